@@ -1,0 +1,99 @@
+package v1
+
+// Phase is a summary of a RedisCluster for people.
+// +kubebuilder:validation:Enum=Pending;Creating;Running;Recovering;Paused;Failed
+type Phase string
+
+// The phases. Conditions say more and are the contract.
+const (
+	// PhasePending: nothing has been made yet, because something outside the
+	// cluster is missing or in the way.
+	PhasePending Phase = "Pending"
+	// PhaseCreating: the cluster has never served all its slots yet.
+	PhaseCreating Phase = "Creating"
+	// PhaseRunning: the cluster is as the spec asks.
+	PhaseRunning Phase = "Running"
+	// PhaseRecovering: the cluster has served before and is not whole now.
+	PhaseRecovering Phase = "Recovering"
+	// PhasePaused: spec.paused is set; the operator only looks.
+	PhasePaused Phase = "Paused"
+	// PhaseFailed: the operator cannot go on by itself; Ready says why.
+	PhaseFailed Phase = "Failed"
+)
+
+// The condition types of a RedisCluster.
+const (
+	// ConditionReady is True when the cluster has converged: every node that
+	// the spec asks for is ready and holds its role, and all slots are served.
+	ConditionReady = "Ready"
+	// ConditionAvailable is True when every one of the 16384 slots has a
+	// primary that answers, and Unknown when some node did not answer.
+	ConditionAvailable = "Available"
+	// ConditionPersistent is False when the data lives only in the Pods.
+	ConditionPersistent = "Persistent"
+	// ConditionNameConflict is True while an object that the operator did not
+	// make has a name that the cluster needs. It is removed afterwards.
+	ConditionNameConflict = "NameConflict"
+)
+
+// The reasons of conditions, and of the Events that go with them.
+const (
+	// ReasonConverged: everything is as the spec asks (Ready).
+	ReasonConverged = "Converged"
+	// ReasonPodsNotReady: Pods are missing, starting or not ready yet (Ready).
+	ReasonPodsNotReady = "PodsNotReady"
+	// ReasonForming: nodes are being joined, given slots or attached (Ready).
+	ReasonForming = "Forming"
+	// ReasonWaiting: the operator waits for Redis itself, as for gossip (Ready).
+	ReasonWaiting = "Waiting"
+	// ReasonPaused: spec.paused is set and the cluster is not whole (Ready).
+	ReasonPaused = "Paused"
+	// ReasonUnsafe: going on by itself could lose data; the message says what
+	// was seen and what a person can do (Ready).
+	ReasonUnsafe = "Unsafe"
+	// ReasonOperatorError: a call to Kubernetes or Redis failed (Ready).
+	ReasonOperatorError = "OperatorError"
+
+	// ReasonNameConflict: a stranger's object has a name that is needed.
+	ReasonNameConflict = "NameConflict"
+	// ReasonSecretNotFound: the Secret of spec.auth.secretName does not exist.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonSecretInvalid: a Secret lacks the key "password", or it is empty.
+	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonStorageClassNotFound: the StorageClass does not exist, or none is default.
+	ReasonStorageClassNotFound = "StorageClassNotFound"
+	// ReasonImagePullFailed: the image of a Pod cannot be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonUnschedulable: no Kubernetes node takes a Pod.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonContainerFailed: a container cannot be made or ends at once.
+	ReasonContainerFailed = "ContainerFailed"
+	// ReasonRejected: the API server refused an object that the operator makes,
+	// for example because of a quota or an admission policy.
+	ReasonRejected = "Rejected"
+
+	// ReasonSlotsServed: all slots have a primary that answers (Available).
+	ReasonSlotsServed = "SlotsServed"
+	// ReasonSlotsMissing: some slots have no primary (Available).
+	ReasonSlotsMissing = "SlotsMissing"
+	// ReasonNodesUnknown: some node did not answer, so nothing is known (Available).
+	ReasonNodesUnknown = "NodesUnknown"
+
+	// ReasonVolumes: the data is on PersistentVolumes (Persistent).
+	ReasonVolumes = "Volumes"
+	// ReasonNoStorage: spec.storage is left out (Persistent).
+	ReasonNoStorage = "NoStorage"
+)
+
+// The reasons of Events that go with no condition.
+const (
+	// EventCreated: the cluster serves for the first time.
+	EventCreated = "Created"
+	// EventFormedAnew: all nodes came back empty; the cluster was formed again
+	// without the data that it had.
+	EventFormedAnew = "FormedAnew"
+	// EventRecovered: the cluster is whole again.
+	EventRecovered = "Recovered"
+	// EventPaused: spec.paused was set.
+	EventPaused = "Paused"
+)

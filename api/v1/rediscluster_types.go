@@ -1,0 +1,307 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Engine is the server software of a cluster.
+// +kubebuilder:validation:Enum=Redis;Valkey
+type Engine string
+
+// The engines that the operator can run.
+const (
+	EngineRedis  Engine = "Redis"
+	EngineValkey Engine = "Valkey"
+)
+
+// RedisClusterSpec is what the user asks for.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.shards) || self.shards <= self.replicas",messageExpression="'shards (%d) must not exceed replicas (%d): every shard needs a node to hold its slots'.format([self.shards, self.replicas])"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can be neither added nor removed once the cluster exists: make a new cluster and move the data"
+type RedisClusterSpec struct {
+	// replicas is the number of Redis nodes (Pods) in all, primaries and their
+	// replicas together. Six nodes are three shards of a primary and a replica.
+	// `kubectl scale rdc` sets this field.
+	// +kubebuilder:default=6
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// version of the server, as "8.0" or "8.0.2". It picks the tag of the image.
+	// A version below the minor that has already served (status.version) is
+	// refused: an older server cannot read what a newer one has written.
+	// +kubebuilder:default="8.0"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,3}[.][0-9]{1,3}([.][0-9]{1,3})?$')",messageExpression="'\"' + self + '\" is no version: write major.minor or major.minor.patch, as \"8.0\" or \"8.0.2\"'"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]{1,3}[.][0-9]{1,3}([.][0-9]{1,3})?$') || int(self.split('.')[0]) >= 7",messageExpression="'version ' + self + ' is too old: 7.0 is the oldest that this operator runs'"
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// shards is the number of primaries. The other nodes are spread evenly over
+	// the shards as replicas; the first shards hold one more. Left out, it is
+	// half of replicas, at least one: 6 nodes are 3 shards, 3 nodes are one.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Shards *int32 `json:"shards,omitempty"`
+
+	// engine is the server software, Redis or Valkey. It cannot be changed.
+	// +kubebuilder:default=Redis
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="engine cannot be changed: the engines do not read each other's files; make a new cluster and move the data"
+	// +optional
+	Engine Engine `json:"engine,omitempty"`
+
+	// image overrides the image that engine and version pick, for example to
+	// use a mirror. It must hold the server of that engine and version.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// imagePullPolicy of the image. Left out, Kubernetes decides by the tag.
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +optional
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets name Secrets of this namespace that hold registry logins.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// config holds directives of redis.conf, name to value, as
+	// `maxmemory-policy: allkeys-lru`. Directives that the operator owns
+	// (cluster-*, tls-*, port, dir, bind, aclfile, requirepass, …) are refused.
+	// +kubebuilder:validation:MaxProperties=200
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]{0,63}$'))",messageExpression="'names of directives are lower-case letters, digits and dashes: %s'.format([self.filter(k, !k.matches('^[a-z][a-z0-9-]{0,63}$'))])"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].contains('\\n') && !self[k].contains('\\r') && !self[k].contains('\\u0000'))",messageExpression="'a value must be a single line: %s'.format([self.filter(k, self[k].contains('\\n') || self[k].contains('\\r') || self[k].contains('\\u0000'))])"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('cluster-') || k.startsWith('tls-') || k.startsWith('enable-') || k in ['port', 'dir', 'bind', 'bind-source-addr', 'protected-mode', 'unixsocket', 'unixsocketperm', 'aclfile', 'user', 'requirepass', 'masterauth', 'masteruser', 'primaryauth', 'primaryuser', 'replicaof', 'slaveof', 'include', 'loadmodule', 'rename-command', 'daemonize', 'supervised', 'pidfile', 'logfile', 'dbfilename', 'appendfilename', 'appenddirname', 'shutdown-on-sigterm', 'shutdown-on-sigint', 'shutdown-timeout', 'repl-diskless-load', 'replica-announce-ip', 'replica-announce-port', 'slave-announce-ip', 'slave-announce-port', 'rdb-del-sync-files'])",messageExpression="'owned by the operator, remove from config: %s'.format([self.filter(k, k.startsWith('cluster-') || k.startsWith('tls-') || k.startsWith('enable-') || k in ['port', 'dir', 'bind', 'bind-source-addr', 'protected-mode', 'unixsocket', 'unixsocketperm', 'aclfile', 'user', 'requirepass', 'masterauth', 'masteruser', 'primaryauth', 'primaryuser', 'replicaof', 'slaveof', 'include', 'loadmodule', 'rename-command', 'daemonize', 'supervised', 'pidfile', 'logfile', 'dbfilename', 'appendfilename', 'appenddirname', 'shutdown-on-sigterm', 'shutdown-on-sigint', 'shutdown-timeout', 'repl-diskless-load', 'replica-announce-ip', 'replica-announce-port', 'slave-announce-ip', 'slave-announce-port', 'rdb-del-sync-files'])])"
+	// +optional
+	Config map[string]ConfigValue `json:"config,omitempty"`
+
+	// storage keeps the data on PersistentVolumes. Left out, the data lives in
+	// the Pods: a shard keeps it only as long as one of its Pods lives.
+	// +optional
+	Storage *StorageSpec `json:"storage,omitempty"`
+
+	// auth says how clients log in. Left out, a password is generated into the
+	// Secret <name>-auth, key "password", for Redis's default user.
+	// +optional
+	Auth *AuthSpec `json:"auth,omitempty"`
+
+	// resources of the Redis container. maxmemory follows the memory limit
+	// (65 %) unless config sets it.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// affinity of the Pods. Left out, the members of one shard prefer to be on
+	// different nodes and in different zones.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// nodeSelector restricts the Pods to nodes with these labels.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations of the Pods.
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// topologySpreadConstraints of the Pods, for every shard alike. A
+	// constraint without a labelSelector gets that of the shard.
+	// +optional
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	// priorityClassName of the Pods.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// podSecurityContext overrides the Pods' security context, which by default
+	// runs Redis as uid and gid 999. On OpenShift, set it to {} so that the
+	// namespace's own uid range is used.
+	// +optional
+	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
+
+	// podLabels are added to the Pods. Labels of the operator
+	// (redis.example.com/*, app.kubernetes.io/*) are refused.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('redis.example.com/') || k.startsWith('app.kubernetes.io/'))",message="labels under redis.example.com/ and app.kubernetes.io/ are owned by the operator"
+	// +optional
+	PodLabels map[string]LabelValue `json:"podLabels,omitempty"`
+
+	// podAnnotations are added to the Pods. Annotations under
+	// redis.example.com/ are refused.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('redis.example.com/'))",message="annotations under redis.example.com/ are owned by the operator"
+	// +optional
+	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
+
+	// paused stops every change by the operator: it looks and reports, and
+	// touches neither Kubernetes objects nor Redis.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// ConfigValue is the value of one directive, as it stands in redis.conf after
+// the directive's name.
+// +kubebuilder:validation:MaxLength=1024
+type ConfigValue string
+
+// LabelValue is the value of a label of a Pod.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+type LabelValue string
+
+// StorageSpec describes the PersistentVolumeClaim of each node.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot be changed: the volumes exist already"
+type StorageSpec struct {
+	// size of each node's volume, as "8Gi". It cannot shrink.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be a quantity above zero, as 8Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",message="size cannot shrink: a volume can only grow"
+	Size resource.Quantity `json:"size"`
+
+	// storageClassName of the volumes. Left out, the default StorageClass.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// retain keeps the claims when the RedisCluster is deleted, so that a
+	// cluster made again under the same name finds its data.
+	// +kubebuilder:default=true
+	// +optional
+	Retain *bool `json:"retain,omitempty"`
+}
+
+// AuthSpec says how clients log in.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.secretName) && has(self.disabled) && self.disabled)",message="secretName and disabled exclude each other"
+type AuthSpec struct {
+	// secretName names a Secret of this namespace whose key "password" holds
+	// the password of Redis's default user.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+
+	// disabled lets every client in without a password. The operator still
+	// logs in with a user of its own.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// RedisClusterStatus is what the operator saw when something last changed. It
+// holds no volatile value: a write of the status must not be the cause of the
+// next one.
+type RedisClusterStatus struct {
+	// phase is a summary for people; conditions are the contract.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// replicas is the number of Pods that exist.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// readyReplicas counts the Pods that are ready and hold their role in the
+	// cluster: a primary with its slots, or a replica whose link is up. It
+	// equals spec.replicas exactly when the cluster has converged.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// shards is the number of primaries that serve slots.
+	// +optional
+	Shards int32 `json:"shards"`
+
+	// selector finds the Pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// version is the highest server version that a primary has served.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions: Ready, Available, Persistent, and NameConflict while there is one.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// shardStatuses holds one entry for each shard, by index.
+	// +listType=map
+	// +listMapKey=index
+	// +optional
+	ShardStatuses []ShardStatus `json:"shardStatuses,omitempty"`
+}
+
+// ShardStatus is one shard as the operator saw it.
+type ShardStatus struct {
+	// index of the shard; its StatefulSet is <cluster>-<index>.
+	Index int32 `json:"index"`
+
+	// primary is the Pod that holds the shard's slots; empty when none does.
+	// +optional
+	Primary string `json:"primary,omitempty"`
+
+	// slots that the primary serves, as "0-5460".
+	// +optional
+	Slots string `json:"slots,omitempty"`
+
+	// readyReplicas counts the members that are ready and hold their role.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// replicas is the number of members that the shard should have.
+	// +optional
+	Replicas int32 `json:"replicas"`
+}
+
+// RedisCluster is a Redis Cluster or a Valkey cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:scope=Namespaced,shortName={rc,rdc},categories={all}
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Shards",type=integer,JSONPath=`.status.shards`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 48",messageExpression="'metadata.name has %d characters, at most 48 are allowed: the names of Pods and Services are derived from it'.format([size(self.metadata.name)])"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and dashes: a Service is named after it"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !self.spec.version.matches('^[0-9]{1,3}[.][0-9]{1,3}([.][0-9]{1,3})?$') || !has(oldSelf.status) || !has(oldSelf.status.version) || int(self.spec.version.split('.')[0])*1000+int(self.spec.version.split('.')[1]) >= int(oldSelf.status.version.split('.')[0])*1000+int(oldSelf.status.version.split('.')[1])",messageExpression="'a downgrade to ' + self.spec.version + ' is refused: ' + oldSelf.status.version + ' has already written the data'",fieldPath=".spec.version"
+type RedisCluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user asks for.
+	// +kubebuilder:default={}
+	// +optional
+	Spec RedisClusterSpec `json:"spec"`
+
+	// status is what the operator saw.
+	// +optional
+	Status RedisClusterStatus `json:"status,omitempty"`
+}
+
+// RedisClusterList is a list of RedisClusters.
+//
+// +kubebuilder:object:root=true
+type RedisClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RedisCluster `json:"items"`
+}
