@@ -1,0 +1,92 @@
+package topology
+
+// Kind is what an action does to one node. Every kind is safe to repeat.
+type Kind string
+
+// The kinds of actions.
+const (
+	// SetEpoch gives a fresh node its configuration epoch, before it meets
+	// anybody: distinct epochs spare a new cluster its collisions.
+	SetEpoch Kind = "SetEpoch"
+	// Meet makes a node shake hands with the node at an address. Meeting a node
+	// that is known under a stale address corrects the address.
+	Meet Kind = "Meet"
+	// AddSlots gives unowned slots to a node.
+	AddSlots Kind = "AddSlots"
+	// Replicate makes an empty node, or a replica, follow a primary.
+	Replicate Kind = "Replicate"
+	// Takeover promotes a replica without asking the other primaries.
+	Takeover Kind = "Takeover"
+	// Forget removes an id from a node's table.
+	Forget Kind = "Forget"
+)
+
+// Action is one command to one node.
+type Action struct {
+	Kind Kind
+	// Pod is the node that gets the command.
+	Pod string
+	// ID is the other node: the primary to follow, the id to forget.
+	ID string
+	// Peer is the Pod that ID or IP belongs to; empty when it has none.
+	Peer string
+	// IP is the address to meet.
+	IP string
+	// Slots are those to add.
+	Slots Slots
+	// Epoch is the one to set.
+	Epoch uint64
+}
+
+// Wait says what a plan without actions waits for.
+type Wait int
+
+const (
+	// WaitNothing: the cluster is as it should be, or there are actions.
+	WaitNothing Wait = iota
+	// WaitRedis: the nodes are busy with each other; look again soon.
+	WaitRedis
+	// WaitPods: Pods have to start or to answer first.
+	WaitPods
+	// WaitPerson: going on could lose data; a person has to look.
+	WaitPerson
+)
+
+// Plan is the answer of one pass: actions of one kind, or what is waited for.
+type Plan struct {
+	Actions []Action
+	// Wait is WaitNothing when there are actions.
+	Wait Wait
+	// Why is one sentence for people. It holds no volatile value.
+	Why string
+}
+
+// Empty tells whether the plan neither acts nor waits.
+func (p Plan) Empty() bool { return len(p.Actions) == 0 && p.Wait == WaitNothing }
+
+// rules are tried in this order; the first answer that is not empty is the
+// plan. What brings data back comes first and never waits for readiness; then
+// the nodes must find each other, because everything later is decided by what
+// they say of each other; slots come before replicas, because a replica needs a
+// primary that owns some; forgetting comes last, because it is housekeeping.
+var rules = []func(Desired, *Observed) Plan{
+	recoverShards,
+	healAddresses,
+	setEpochs,
+	meet,
+	assignSlots,
+	attachReplicas,
+	forget,
+	awaitPods,
+}
+
+// Next is the next step from what is observed towards what is desired. An empty
+// plan means that nothing is left to do.
+func Next(d Desired, o *Observed) Plan {
+	for _, rule := range rules {
+		if p := rule(d, o); !p.Empty() {
+			return p
+		}
+	}
+	return Plan{}
+}

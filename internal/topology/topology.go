@@ -1,0 +1,190 @@
+// Package topology decides what a Redis Cluster needs next. It is pure: facts
+// in, a plan out, no I/O, no clock, nothing but the standard library. The facts
+// about Redis that its rules rest on are in docs/redis-facts.md.
+package topology
+
+// Desired is the shape that the user asks for.
+type Desired struct {
+	// Members is the number of nodes of each shard, by index.
+	Members []int
+}
+
+// Knowledge tells how much was learned about a node in this pass.
+type Knowledge int
+
+const (
+	// Unknown: the node did not answer, or not for sure. Nothing may be
+	// concluded about it, least of all that it is gone.
+	Unknown Knowledge = iota
+	// Blank: the node cannot hold anything, because its Pod has no persistent
+	// volume and no container of it has ever started.
+	Blank
+	// Answered: the node itself answered over a connection that it accepted
+	// with this cluster's own credentials.
+	Answered
+)
+
+// Observed is everything that one pass learned.
+type Observed struct {
+	// Nodes has one entry for each Pod that exists or should exist, sorted by
+	// shard and ordinal.
+	Nodes []Node
+	// Ended holds the ids whose process has provably ended. Absence proves nothing.
+	Ended map[string]bool
+}
+
+// Node is one Pod and the Redis server in it. The fields below Knowledge are
+// facts only when it is Answered.
+type Node struct {
+	// Pod is the name of the Pod.
+	Pod string
+	// Shard and Ordinal are the Pod's place: <cluster>-<shard>-<ordinal>.
+	Shard, Ordinal int
+	// IP is the Pod's current address; empty when it has none.
+	IP string
+	// PodReady tells whether Kubernetes calls the Pod ready.
+	PodReady bool
+
+	Knowledge Knowledge
+
+	// ID is the node's own id in the cluster.
+	ID string
+	// Primary is the node's role by its own word; otherwise it is a replica.
+	Primary bool
+	// Follows is the id of the primary that a replica follows; empty for none.
+	Follows string
+	// LinkUp tells whether a replica's link to its primary is up and synced.
+	LinkUp bool
+	// Holder tells whether a replica whose link is down still holds a copy that
+	// can be promoted: it has synced since its start and no sync is under way.
+	Holder bool
+	// Offset is the replication offset, to compare the copies of one primary.
+	Offset int64
+	// ConfigEpoch is the epoch of the node's claim to its slots; 0: never set.
+	ConfigEpoch uint64
+	// ClusterOK is the node's own cluster_state. It stays false for the first
+	// two seconds of a primary's life (CLUSTER_WRITABLE_DELAY).
+	ClusterOK bool
+	// Keys is the number of keys that the node holds.
+	Keys int64
+	// Slots are the slots that the node claims for itself; empty for a replica.
+	Slots Slots
+	// Peers is the node's table of other nodes, without itself.
+	Peers []Peer
+}
+
+// Peer is one line of a node's table: what it believes of another node.
+type Peer struct {
+	ID, IP string
+	// Handshake: the line is of a MEET under way and its id is not real yet.
+	Handshake bool
+	// Failed: the peer is marked failed (by a majority, or has no address).
+	Failed bool
+	// Slots that the peer owns, in the eyes of this node.
+	Slots Slots
+}
+
+// Name is how a node is named to people: its Pod.
+func (n *Node) Name() string { return n.Pod }
+
+func (n *Node) answered() bool { return n.Knowledge == Answered }
+
+// knows finds the line of an id in the node's table, handshakes left out.
+func (n *Node) knows(id string) (Peer, bool) {
+	for _, p := range n.Peers {
+		if p.ID == id && !p.Handshake {
+			return p, true
+		}
+	}
+	return Peer{}, false
+}
+
+// answeredNodes are the nodes about which everything is known.
+func (o *Observed) answeredNodes() []*Node {
+	var out []*Node
+	for i := range o.Nodes {
+		if o.Nodes[i].answered() {
+			out = append(out, &o.Nodes[i])
+		}
+	}
+	return out
+}
+
+// byID finds an answered node by its id, or nil.
+func (o *Observed) byID(id string) *Node {
+	for i := range o.Nodes {
+		if o.Nodes[i].answered() && o.Nodes[i].ID == id {
+			return &o.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// unknownNodes names the Pods about which nothing is known.
+func (o *Observed) unknownNodes() []string {
+	var out []string
+	for i := range o.Nodes {
+		if o.Nodes[i].Knowledge == Unknown {
+			out = append(out, o.Nodes[i].Pod)
+		}
+	}
+	return out
+}
+
+// Complete tells whether every node is known, so that what no node speaks of
+// does not exist.
+func (o *Observed) Complete() bool { return len(o.unknownNodes()) == 0 }
+
+// Owned is the set of slots that some answered primary claims.
+func (o *Observed) Owned() Slots {
+	var s Slots
+	for _, n := range o.answeredNodes() {
+		s = s.Union(n.Slots)
+	}
+	return s
+}
+
+// Head is the primary of a shard: the answered member with the most slots, or
+// nil when no member owns any.
+func (o *Observed) Head(shard int) *Node {
+	var head *Node
+	for _, n := range o.answeredNodes() {
+		if n.Shard == shard && !n.Slots.Empty() && (head == nil || n.Slots.Count() > head.Slots.Count()) {
+			head = n
+		}
+	}
+	return head
+}
+
+// HoldsRole tells whether a node does what it is there for: as its shard's
+// primary it owns slots and finds the cluster in order, as a replica its link
+// to that primary is up.
+func (o *Observed) HoldsRole(n *Node) bool {
+	head := o.Head(n.Shard)
+	switch {
+	case !n.answered() || head == nil || !n.ClusterOK:
+		return false
+	case n.ID == head.ID:
+		return n.Primary
+	default:
+		return !n.Primary && n.Follows == head.ID && n.LinkUp
+	}
+}
+
+// Converged tells whether every wanted node is there, ready and in its role,
+// and all slots are owned.
+func Converged(d Desired, o *Observed) bool {
+	wanted := 0
+	for _, m := range d.Members {
+		wanted += m
+	}
+	if len(o.Nodes) != wanted || o.Owned().Count() != SlotCount {
+		return false
+	}
+	for i := range o.Nodes {
+		if !o.Nodes[i].PodReady || !o.HoldsRole(&o.Nodes[i]) {
+			return false
+		}
+	}
+	return true
+}
