@@ -1,0 +1,189 @@
+// Package status turns what one pass saw into the status of a RedisCluster:
+// phase, counts and conditions. It is pure. Nothing volatile goes in, so that
+// an unchanged cluster gives an unchanged status.
+package status
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/topology"
+)
+
+// Problem is something that the operator cannot mend by itself: what the user
+// named does not exist, a Pod cannot start, an object was refused.
+type Problem struct {
+	// Reason is one of the Reason constants of the API.
+	Reason string
+	// Message tells a person what is wrong and what to do.
+	Message string
+}
+
+// Facts is everything that one pass learned.
+type Facts struct {
+	Desired  topology.Desired
+	Observed *topology.Observed
+	Plan     topology.Plan
+	// Problems in the order of their importance; the first is reported.
+	Problems []Problem
+	// ServedVersion is the highest version among the primaries that answered;
+	// empty when none did.
+	ServedVersion string
+	// Selector of the cluster's Pods.
+	Selector string
+	// Pods is the number of Pods that exist.
+	Pods int
+	// Err is the error that ended the pass, nil for none.
+	Err error
+	// Now dates conditions that change.
+	Now metav1.Time
+}
+
+// Compute gives the new status of a cluster. The old one, in c, supplies the
+// times of conditions that do not change and the highest version served.
+func Compute(c *redisv1.RedisCluster, f Facts) redisv1.RedisClusterStatus {
+	s := *c.Status.DeepCopy()
+	s.ObservedGeneration = c.Generation
+	s.Selector = f.Selector
+	s.Replicas = int32(f.Pods)
+	s.Version = HigherVersion(s.Version, f.ServedVersion)
+	s.ShardStatuses, s.Shards, s.ReadyReplicas = shards(f)
+
+	set := func(typ string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: typ, Status: status, Reason: reason, Message: truncate(message),
+			ObservedGeneration: c.Generation, LastTransitionTime: f.Now,
+		})
+	}
+	setReady(c, f, set)
+	setAvailable(f, set)
+	setPersistent(c, set)
+	setNameConflict(f, &s, set)
+	s.Phase = phase(c, f, &s)
+	return s
+}
+
+type setter func(typ string, status metav1.ConditionStatus, reason, message string)
+
+// shards summarises each shard. A Pod counts as ready when Kubernetes calls it
+// ready and it holds its role.
+func shards(f Facts) (statuses []redisv1.ShardStatus, serving, ready int32) {
+	for i, members := range f.Desired.Members {
+		st := redisv1.ShardStatus{Index: int32(i), Replicas: int32(members)}
+		if head := f.Observed.Head(i); head != nil {
+			st.Primary, st.Slots = head.Pod, head.Slots.String()
+			serving++
+		}
+		for j := range f.Observed.Nodes {
+			n := &f.Observed.Nodes[j]
+			if n.Shard == i && n.PodReady && f.Observed.HoldsRole(n) {
+				st.ReadyReplicas++
+			}
+		}
+		ready += st.ReadyReplicas
+		statuses = append(statuses, st)
+	}
+	return statuses, serving, ready
+}
+
+func converged(f Facts) bool {
+	return f.Err == nil && len(f.Problems) == 0 && topology.Converged(f.Desired, f.Observed)
+}
+
+func setReady(c *redisv1.RedisCluster, f Facts, set setter) {
+	switch {
+	case converged(f):
+		set(redisv1.ConditionReady, metav1.ConditionTrue, redisv1.ReasonConverged,
+			fmt.Sprintf("%d nodes in %d shards are ready and in their roles", c.Spec.Nodes(), len(f.Desired.Members)))
+	case len(f.Problems) > 0:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, f.Problems[0].Reason, f.Problems[0].Message)
+	case f.Err != nil:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonOperatorError, f.Err.Error())
+	case f.Plan.Wait == topology.WaitPerson:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonUnsafe, f.Plan.Why)
+	case c.Spec.Paused:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonPaused, "spec.paused is set; without it: "+f.Plan.Why)
+	case len(f.Plan.Actions) > 0:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonForming, f.Plan.Why)
+	case f.Plan.Wait == topology.WaitRedis:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonWaiting, f.Plan.Why)
+	default:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonPodsNotReady, f.Plan.Why)
+	}
+}
+
+func setAvailable(f Facts, set setter) {
+	missing := topology.AllSlots.Minus(serving(f.Observed))
+	switch {
+	case missing.Empty():
+		set(redisv1.ConditionAvailable, metav1.ConditionTrue, redisv1.ReasonSlotsServed, "all 16384 slots are served")
+	case !f.Observed.Complete():
+		set(redisv1.ConditionAvailable, metav1.ConditionUnknown, redisv1.ReasonNodesUnknown,
+			"some nodes do not answer; no primary is known for slots "+missing.String())
+	default:
+		set(redisv1.ConditionAvailable, metav1.ConditionFalse, redisv1.ReasonSlotsMissing,
+			"no primary serves slots "+missing.String())
+	}
+}
+
+// serving is the set of slots whose primaries answer and find the cluster in order.
+func serving(o *topology.Observed) topology.Slots {
+	var s topology.Slots
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; n.Knowledge == topology.Answered && n.Primary && n.ClusterOK {
+			s = s.Union(n.Slots)
+		}
+	}
+	return s
+}
+
+func setPersistent(c *redisv1.RedisCluster, set setter) {
+	if c.Spec.Storage != nil {
+		set(redisv1.ConditionPersistent, metav1.ConditionTrue, redisv1.ReasonVolumes, "the data is on PersistentVolumes")
+		return
+	}
+	set(redisv1.ConditionPersistent, metav1.ConditionFalse, redisv1.ReasonNoStorage,
+		"spec.storage is not set: a shard keeps its data only as long as one of its Pods lives")
+}
+
+func setNameConflict(f Facts, s *redisv1.RedisClusterStatus, set setter) {
+	for _, p := range f.Problems {
+		if p.Reason == redisv1.ReasonNameConflict {
+			set(redisv1.ConditionNameConflict, metav1.ConditionTrue, p.Reason, p.Message)
+			return
+		}
+	}
+	if f.Err == nil {
+		meta.RemoveStatusCondition(&s.Conditions, redisv1.ConditionNameConflict)
+	}
+}
+
+func phase(c *redisv1.RedisCluster, f Facts, s *redisv1.RedisClusterStatus) redisv1.Phase {
+	served := s.Version != ""
+	switch {
+	case c.Spec.Paused:
+		return redisv1.PhasePaused
+	case converged(f):
+		return redisv1.PhaseRunning
+	case f.Plan.Wait == topology.WaitPerson:
+		return redisv1.PhaseFailed
+	case served:
+		return redisv1.PhaseRecovering
+	case len(f.Problems) > 0 && f.Pods == 0:
+		return redisv1.PhasePending
+	default:
+		return redisv1.PhaseCreating
+	}
+}
+
+// truncate keeps a message within what the API server takes for a condition.
+func truncate(message string) string {
+	const most = 2000
+	if len(message) > most {
+		return message[:most] + "…"
+	}
+	return message
+}
