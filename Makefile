@@ -1,0 +1,157 @@
+# Every target is listed by `make help`. Tools are pinned in hack/tools (Go
+# modules) and built on first use; nothing is fetched as a binary.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# IMG is the operator's image, for docker-build, docker-push and deploy.
+IMG ?= redis-operator:dev
+# VERSION is compiled into the manager and shown by `manager --version`.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# CONTAINER_TOOL builds and pushes images: docker or podman.
+CONTAINER_TOOL ?= docker
+# KUBECTL is the one on PATH, else the one that hack/devcluster builds.
+KUBECTL ?= $(shell command -v kubectl 2>/dev/null || (cd hack/devcluster && go run . binaries kubectl))
+# KUBEBUILDER_ASSETS holds etcd and kube-apiserver for the tests. Left empty,
+# hack/devcluster builds both from Go modules, once, into its cache.
+KUBEBUILDER_ASSETS ?=
+# GO_TEST_FLAGS go to every `go test` of `make test`.
+GO_TEST_FLAGS ?= -race -timeout=20m
+# ARGS go to the benchmarks: `make bench ARGS="ready rest"`.
+ARGS ?= ready rest
+
+GO_MODULES := . hack/devcluster hack/tools hack/tools/golangci-lint
+LDFLAGS := -s -w -X main.version=$(VERSION)
+CONTROLLER_GEN := go tool -modfile=hack/tools/go.mod controller-gen
+KUSTOMIZE := go tool -modfile=hack/tools/go.mod kustomize
+GOLANGCI_VERSION := $(shell sed -n 's|^\s*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' hack/tools/golangci-lint/go.mod)
+GOLANGCI_LINT := bin/golangci-lint-$(GOLANGCI_VERSION)
+OPERATOR_SDK_VERSION := v1.42.3
+
+##@ General
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*##/ {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Development
+
+.PHONY: manifests
+manifests: ## Generate the CRD and the manager's Role from the Go markers.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
+
+.PHONY: generate
+generate: ## Generate the deep-copy methods of the API types.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	gofmt -l -w $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: vet
+vet: ## Run go vet over both modules.
+	go vet ./...
+	cd hack/devcluster && go vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run golangci-lint over both modules.
+	$(GOLANGCI_LINT) run ./...
+	cd hack/devcluster && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+
+.PHONY: verify
+verify: ## Fail if generated files, formatting or go.mod files are not up to date.
+	@GO_MODULES="$(GO_MODULES)" hack/verify.sh
+
+.PHONY: test
+test: ## Install what the tests need, then run all but e2e, with a real API server and real Redis.
+	@hack/install-packages.sh redis-server
+	assets="$(KUBEBUILDER_ASSETS)"; \
+	if [ -z "$$assets" ]; then assets=$$(hack/assets.sh); fi; \
+	KUBEBUILDER_ASSETS="$$assets" go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench)(/|$$)')
+	cd hack/devcluster && go test $(GO_TEST_FLAGS) ./...
+
+.PHONY: test-e2e
+test-e2e: ## Run the end-to-end tests on a three-node devcluster of their own (KEEP=1 keeps it).
+	hack/e2e.sh
+
+.PHONY: bench
+bench: ## Print the figures of docs/benchmarks.md, measured on a devcluster (ARGS="ready rest").
+	@test -d test/bench || { echo "bench: test/bench is not in this tree yet"; exit 1; }
+	go run ./test/bench $(ARGS)
+
+##@ Try it
+
+.PHONY: quickstart
+quickstart: ## From nothing to a running Redis Cluster on a local Kubernetes (Linux, root).
+	@hack/quickstart.sh
+
+.PHONY: run
+run: manifests generate ## Run the manager on this machine against the cluster of KUBECONFIG.
+	@$(reachable)
+	go run -ldflags "$(LDFLAGS)" . --leader-elect=false --metrics-bind-address=0 --zap-devel
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager, static, into bin/manager.
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/manager .
+
+.PHONY: docker-build
+docker-build: ## Build the operator's image IMG with CONTAINER_TOOL.
+	@$(engine)
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the operator's image IMG.
+	@$(engine)
+	$(CONTAINER_TOOL) push $(IMG)
+
+.PHONY: bundle
+bundle: ## Generate the OLM bundle (needs operator-sdk; the bundle is not part of the project yet).
+	@command -v operator-sdk >/dev/null || { echo "bundle: operator-sdk $(OPERATOR_SDK_VERSION) is not on PATH; build it from its source: git clone -b $(OPERATOR_SDK_VERSION) https://github.com/operator-framework/operator-sdk && make -C operator-sdk install"; exit 1; }
+	@test -d config/manifests/bases || { echo "bundle: config/manifests/bases holds no ClusterServiceVersion yet, so there is nothing to generate a bundle from"; exit 1; }
+	$(KUSTOMIZE) build config/manifests | operator-sdk generate bundle --overwrite --version $(patsubst v%,%,$(VERSION))
+	operator-sdk bundle validate ./bundle -b none
+
+##@ Deploy
+
+.PHONY: install
+install: manifests ## Install the CRD into the cluster of KUBECONFIG.
+	@$(reachable)
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: ## Remove the CRD, and with it every RedisCluster.
+	@$(reachable)
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: manifests ## Deploy the operator with the image IMG.
+	@$(reachable)
+	$(overlay) | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove the operator and the CRD, and with it every RedisCluster.
+	@$(reachable)
+	$(overlay) | $(KUBECTL) delete --ignore-not-found -f -
+
+# overlay prints config/default with the image IMG, leaving the tree as it is.
+define overlay
+mkdir -p dist/deploy && printf 'resources: [../../config/default]\n' >dist/deploy/kustomization.yaml && (cd dist/deploy && go tool -modfile=$(CURDIR)/hack/tools/go.mod kustomize edit set image controller=$(IMG)) && $(KUSTOMIZE) build dist/deploy
+endef
+
+# reachable fails in one line when there is no cluster to talk to.
+define reachable
+$(KUBECTL) get --raw /readyz --request-timeout=10s >/dev/null 2>&1 || { echo "$@: no Kubernetes answers: set KUBECONFIG to a cluster's, or run 'make quickstart' for a local one"; exit 1; }
+endef
+
+# engine fails in one line when there is no container engine.
+define engine
+$(CONTAINER_TOOL) info >/dev/null 2>&1 || { echo "$@: no container engine answers '$(CONTAINER_TOOL) info': start one or set CONTAINER_TOOL; 'make quickstart' needs none"; exit 1; }
+endef
+
+$(GOLANGCI_LINT): hack/tools/golangci-lint/go.mod
+	@echo "building golangci-lint $(GOLANGCI_VERSION), once"
+	cd hack/tools/golangci-lint && go build -ldflags "-s -w -X main.version=$(GOLANGCI_VERSION)" -o $(CURDIR)/$(GOLANGCI_LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
