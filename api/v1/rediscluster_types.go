@@ -157,8 +157,6 @@ type ConfigValue string
 type LabelValue string
 
 // StorageSpec describes the PersistentVolumeClaim of each node.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot be changed: the volumes exist already"
 type StorageSpec struct {
 	// size of each node's volume, as "8Gi". It cannot shrink.
 	// +kubebuilder:validation:XIntOrString
@@ -167,7 +165,8 @@ type StorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",message="size cannot shrink: a volume can only grow"
 	Size resource.Quantity `json:"size"`
 
-	// storageClassName of the volumes. Left out, the default StorageClass.
+	// storageClassName of the volumes. Left out, the default StorageClass. It
+	// cannot be changed once Pods exist.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -283,6 +282,7 @@ type ShardStatus struct {
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 48",messageExpression="'metadata.name has %d characters, at most 48 are allowed: the names of Pods and Services are derived from it'.format([size(self.metadata.name)])"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and dashes: a Service is named after it"
 // +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !self.spec.version.matches('^[0-9]{1,3}[.][0-9]{1,3}([.][0-9]{1,3})?$') || !has(oldSelf.status) || !has(oldSelf.status.version) || int(self.spec.version.split('.')[0])*1000+int(self.spec.version.split('.')[1]) >= int(oldSelf.status.version.split('.')[0])*1000+int(oldSelf.status.version.split('.')[1])",messageExpression="'a downgrade to ' + self.spec.version + ' is refused: ' + oldSelf.status.version + ' has already written the data'",fieldPath=".spec.version"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.storage) || !has(oldSelf.spec.storage) || !has(oldSelf.status) || (!has(oldSelf.status.version) && (!has(oldSelf.status.replicas) || oldSelf.status.replicas == 0)) || (has(self.spec.storage.storageClassName) == has(oldSelf.spec.storage.storageClassName) && (!has(self.spec.storage.storageClassName) || self.spec.storage.storageClassName == oldSelf.spec.storage.storageClassName))",message="storageClassName cannot be changed: the volumes exist already",fieldPath=".spec.storage.storageClassName"
 type RedisCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
