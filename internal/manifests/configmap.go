@@ -1,0 +1,41 @@
+package manifests
+
+import (
+	_ "embed"
+
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	redisv1 "github.com/example/redis-operator/api/v1"
+)
+
+// Files of the ConfigMap.
+const (
+	redisConfFile = "redis.conf"
+	startFile     = "start.sh"
+	readyFile     = "ready.sh"
+	preStopFile   = "prestop.sh"
+)
+
+var (
+	//go:embed scripts/start.sh
+	startScript string
+	//go:embed scripts/ready.sh
+	readyScript string
+	//go:embed scripts/prestop.sh
+	preStopScript string
+)
+
+// ConfigMap builds the ConfigMap with redis.conf and the scripts of the Pods.
+// The Pod template does not depend on its content: a changed directive restarts
+// nothing, and a node that starts reads what is there then.
+func ConfigMap(c *redisv1.RedisCluster) *corev1ac.ConfigMapApplyConfiguration {
+	return corev1ac.ConfigMap(ConfigMapName(c), c.Namespace).
+		WithLabels(Labels(c)).
+		WithOwnerReferences(ownerReference(c)).
+		WithData(map[string]string{
+			redisConfFile: redisConf(&c.Spec),
+			startFile:     startScript,
+			readyFile:     readyScript,
+			preStopFile:   preStopScript,
+		})
+}
