@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,26 +124,16 @@ func (a *Applier) Apply(ctx context.Context, owner, cached client.Object, intent
 // which a forced apply would otherwise take over.
 func (a *Applier) create(ctx context.Context, c *child) (bool, error) {
 	_, err := a.send(ctx, c, map[string]any{"resourceVersion": "1"}, "")
-	if !apierrors.IsConflict(err) {
-		return err == nil, err
+	if apierrors.IsConflict(err) {
+		return a.lookLive(ctx, c, err)
 	}
-	c.live = true
-	existing, newErr := a.object(c)
-	if newErr != nil {
-		return false, newErr
-	}
-	key := client.ObjectKey{Namespace: c.owner.GetNamespace(), Name: c.name}
-	if getErr := a.APIReader.Get(ctx, key, existing); apierrors.IsNotFound(getErr) {
-		return false, err // deleted in between: the next pass makes it
-	} else if getErr != nil {
-		return false, fmt.Errorf("get %s %s: %w", c.gvk.Kind, c.name, getErr)
-	}
-	return a.update(ctx, c, existing)
+	return err == nil, err
 }
 
 // update applies the intent to an object that exists, if something differs.
 func (a *Applier) update(ctx context.Context, c *child, existing client.Object) (bool, error) {
-	if a.current(c, existing) {
+	known, stale := a.known(c, existing)
+	if known {
 		return false, nil
 	}
 	if err := a.checkController(c.owner, existing, c.gvk.Kind); err != nil {
@@ -150,16 +142,39 @@ func (a *Applier) update(ctx context.Context, c *child, existing client.Object) 
 	if existing.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
-	owned, err := c.ownedIn(existing)
+	if !stale { // what an object was before the last write says nothing
+		owned, err := c.ownedIn(existing)
+		if err != nil {
+			return false, err
+		}
+		if bytes.Equal(owned, c.intent) || a.defaulted(c, existing, owned) {
+			a.remember(c, existing, owned, !c.live)
+			return false, nil
+		}
+	}
+	// The UID makes the API server refuse if another object has taken the name.
+	changed, err := a.send(ctx, c, map[string]any{"uid": string(existing.GetUID())}, existing.GetResourceVersion())
+	if apierrors.IsConflict(err) && !c.live {
+		return a.lookLive(ctx, c, err)
+	}
+	return changed, err
+}
+
+// lookLive decides by the object as it is now, after a conflict with what the
+// cache showed.
+func (a *Applier) lookLive(ctx context.Context, c *child, conflict error) (bool, error) {
+	c.live = true
+	existing, err := a.object(c)
 	if err != nil {
 		return false, err
 	}
-	if bytes.Equal(owned, c.intent) || a.defaulted(c, existing, owned) {
-		a.remember(c, existing, owned, !c.live)
-		return false, nil
+	key := client.ObjectKey{Namespace: c.owner.GetNamespace(), Name: c.name}
+	if err := a.APIReader.Get(ctx, key, existing); apierrors.IsNotFound(err) {
+		return false, conflict // deleted in between: the next pass makes it
+	} else if err != nil {
+		return false, fmt.Errorf("get %s %s: %w", c.gvk.Kind, c.name, err)
 	}
-	// The UID makes the API server refuse if another object has taken the name.
-	return a.send(ctx, c, map[string]any{"uid": string(existing.GetUID())}, existing.GetResourceVersion())
+	return a.update(ctx, c, existing)
 }
 
 // send applies the intent with some more metadata and remembers the answer. It
@@ -176,6 +191,9 @@ func (a *Applier) send(ctx context.Context, c *child, metadata map[string]any, w
 	applied.SetNamespace(c.owner.GetNamespace())
 	applied.SetName(c.name)
 	err = a.Client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, data), client.ForceOwnership, client.FieldOwner(FieldOwner))
+	if otherUID(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Group: c.gvk.Group, Resource: c.gvk.Kind}, c.name, err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", c.gvk.Kind, c.name, err)
 	}
@@ -235,22 +253,25 @@ func (a *Applier) checkController(owner, obj client.Object, kind string) error {
 	return conflict
 }
 
-// current tells, from memory alone, that an object is as it should be: it is
-// the very one that was compared last, or older than what was written since.
-func (a *Applier) current(c *child, obj client.Object) bool {
+// known tells, from memory alone, that an object is as it should be: it is the
+// very one that was compared last, or it is older than a write of the same
+// intent. stale is set if it is older than the last write of any intent.
+func (a *Applier) known(c *child, obj client.Object) (known, stale bool) {
 	r, ok := a.recall(c)
-	if !ok || r.intent != sha256.Sum256(c.intent) {
-		return false
+	if !ok {
+		return false, false
 	}
+	same := r.intent == sha256.Sum256(c.intent)
 	if obj.GetUID() == r.uid && obj.GetResourceVersion() == r.resourceVersion {
-		if !r.shown {
+		if !r.shown && !c.live {
 			r.shown = true
 			a.store(c, r)
 		}
-		return true
+		return same, false
 	}
 	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), r.resourceVersion)
-	return err == nil && order < 0
+	stale = err == nil && order < 0
+	return same && stale, stale
 }
 
 // unseen tells that an object is missing in the cache only because it was made
@@ -359,6 +380,16 @@ func (c *child) ownedIn(obj client.Object) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", c.gvk.Kind, err)
 	}
 	return owned, nil
+}
+
+// otherUID tells that the API server refused an apply because the object of
+// that name has another UID, which it reports as an invalid change of the UID.
+func otherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // isNil tells whether an object is missing, be it a nil interface or the nil
