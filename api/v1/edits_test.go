@@ -20,13 +20,15 @@ import (
 func TestEdit(t *testing.T) {
 	const (
 		shrink       = "size cannot shrink: a volume can only grow"
-		classChanged = "spec.storage: Invalid value: storageClassName cannot be changed: the volumes exist already"
+		classChanged = "spec.storage.storageClassName: Invalid value: storageClassName cannot be changed: the volumes exist already"
 		storageMoved = "spec: Invalid value: storage can be neither added nor removed once the cluster exists: make a new cluster and move the data"
 		engine       = "engine cannot be changed: the engines do not read each other's files; make a new cluster and move the data"
 	)
 	cases := []struct {
-		name, before, serves, edit string
-		want                       string
+		name, before string
+		// status as the operator wrote it before the edit.
+		status     string
+		edit, want string
 	}{
 		{name: "more nodes", edit: `spec: {replicas: 8}`},
 		{name: "no nodes", edit: `spec: {replicas: 0}`,
@@ -39,20 +41,20 @@ func TestEdit(t *testing.T) {
 		{name: "engine left out is the default, not another", before: `spec: {engine: Valkey}`, edit: `spec: {engine: null}`,
 			want: `spec.engine: Invalid value: "Redis": ` + engine},
 
-		{name: "newer minor", serves: "8.0", edit: `spec: {version: "8.2"}`},
-		{name: "no version", serves: "8.0", edit: `spec: {version: newest}`,
+		{name: "newer minor", status: `{version: "8.0"}`, edit: `spec: {version: "8.2"}`},
+		{name: "no version", status: `{version: "8.0"}`, edit: `spec: {version: newest}`,
 			want: `spec.version: Invalid value: "newest": "newest" is no version: write major.minor or major.minor.patch, as "8.0" or "8.0.2"`},
-		{name: "older minor", before: `spec: {version: "8.2"}`, serves: "8.2.1", edit: `spec: {version: "8.0"}`,
+		{name: "older minor", before: `spec: {version: "8.2"}`, status: `{version: "8.2.1"}`, edit: `spec: {version: "8.0"}`,
 			want: "spec.version: Invalid value: a downgrade to 8.0 is refused: 8.2.1 has already written the data"},
-		{name: "older major", before: `spec: {version: "10.0"}`, serves: "10.0.0", edit: `spec: {version: "9.9"}`,
+		{name: "older major", before: `spec: {version: "10.0"}`, status: `{version: "10.0.0"}`, edit: `spec: {version: "9.9"}`,
 			want: "spec.version: Invalid value: a downgrade to 9.9 is refused: 10.0.0 has already written the data"},
-		{name: "too old", serves: "8.0", edit: `spec: {version: "6.2"}`,
+		{name: "too old", status: `{version: "8.0"}`, edit: `spec: {version: "6.2"}`,
 			want: "spec.version: Invalid value: a downgrade to 6.2 is refused: 8.0 has already written the data\n" +
 				`spec.version: Invalid value: "6.2": version 6.2 is too old: 7.0 is the oldest that this operator runs`},
-		{name: "older patch of the same minor", before: `spec: {version: "8.0.6"}`, serves: "8.0.6", edit: `spec: {version: "8.0.2"}`},
-		{name: "back from a typo that never served", before: `spec: {version: "80.0"}`, serves: "8.0.6", edit: `spec: {version: "8.0"}`},
+		{name: "older patch of the same minor", before: `spec: {version: "8.0.6"}`, status: `{version: "8.0.6"}`, edit: `spec: {version: "8.0.2"}`},
+		{name: "back from a typo that never served", before: `spec: {version: "80.0"}`, status: `{version: "8.0.6"}`, edit: `spec: {version: "8.0"}`},
 		{name: "back before anything has served", before: `spec: {version: "8.2"}`, edit: `spec: {version: "7.0"}`},
-		{name: "another field while the version is below what served", before: `spec: {version: "8.0"}`, serves: "8.2.1", edit: `spec: {replicas: 8}`},
+		{name: "another field while the version is below what served", before: `spec: {version: "8.0"}`, status: `{version: "8.2.1"}`, edit: `spec: {replicas: 8}`},
 
 		{name: "storage grows", before: `spec: {storage: {size: 1Gi}}`, edit: `spec: {storage: {size: 2Gi}}`},
 		{name: "storage in another unit", before: `spec: {storage: {size: 1Gi}}`, edit: `spec: {storage: {size: 1024Mi}}`},
@@ -62,9 +64,11 @@ func TestEdit(t *testing.T) {
 			want: "spec.storage.size: Invalid value: 1000: " + shrink},
 		{name: "storage added", edit: `spec: {storage: {size: 1Gi}}`, want: storageMoved},
 		{name: "storage removed", before: `spec: {storage: {size: 1Gi}}`, edit: `spec: {storage: null}`, want: storageMoved},
-		{name: "another class", before: `spec: {storage: {size: 1Gi, storageClassName: a}}`, edit: `spec: {storage: {storageClassName: b}}`, want: classChanged},
-		{name: "a class added", before: `spec: {storage: {size: 1Gi}}`, edit: `spec: {storage: {storageClassName: b}}`, want: classChanged},
-		{name: "a class removed", before: `spec: {storage: {size: 1Gi, storageClassName: a}}`, edit: `spec: {storage: {storageClassName: null}}`, want: classChanged},
+		{name: "a class corrected before Pods exist", before: `spec: {storage: {size: 1Gi, storageClassName: a}}`, status: `{phase: Pending, replicas: 0}`, edit: `spec: {storage: {storageClassName: b}}`},
+		{name: "another class once Pods exist", before: `spec: {storage: {size: 1Gi, storageClassName: a}}`, status: `{replicas: 1}`, edit: `spec: {storage: {storageClassName: b}}`, want: classChanged},
+		{name: "another class once data was served", before: `spec: {storage: {size: 1Gi, storageClassName: a}}`, status: `{version: "8.0"}`, edit: `spec: {storage: {storageClassName: b}}`, want: classChanged},
+		{name: "a class added once Pods exist", before: `spec: {storage: {size: 1Gi}}`, status: `{replicas: 1}`, edit: `spec: {storage: {storageClassName: b}}`, want: classChanged},
+		{name: "a class removed once Pods exist", before: `spec: {storage: {size: 1Gi, storageClassName: a}}`, status: `{replicas: 1}`, edit: `spec: {storage: {storageClassName: null}}`, want: classChanged},
 		{name: "retain", before: `spec: {storage: {size: 1Gi}}`, edit: `spec: {storage: {retain: false}}`},
 
 		{name: "auth off", edit: `spec: {auth: {disabled: true}}`},
@@ -83,8 +87,8 @@ func TestEdit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			u := newUser(t)
 			o := u.create(c.before)
-			if c.serves != "" {
-				u.setVersion(o, c.serves)
+			if c.status != "" {
+				u.setStatus(o, c.status)
 			}
 			err := u.edit(o, c.edit)
 			if c.want == "" {
@@ -150,10 +154,7 @@ func TestScale(t *testing.T) {
 func TestScaleShowsStatus(t *testing.T) {
 	u := newUser(t)
 	o := u.create("")
-	patch := []byte(`{"status":{"replicas":5,"readyReplicas":4,"shards":3,"selector":"app.kubernetes.io/instance=orders"}}`)
-	if err := u.Status().Patch(context.Background(), o, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		t.Fatalf("write the status: %v", err)
-	}
+	u.setStatus(o, `{replicas: 5, readyReplicas: 4, shards: 3, selector: app.kubernetes.io/instance=orders}`)
 	scheme := runtime.NewScheme()
 	if err := redisv1.AddToScheme(scheme); err != nil {
 		t.Fatalf("make a scheme: %v", err)

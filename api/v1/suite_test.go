@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -60,12 +61,15 @@ func (u *user) create(manifest string) *unstructured.Unstructured {
 	return o
 }
 
-// setVersion writes status.version, as the operator does when a primary serves.
-func (u *user) setVersion(o *unstructured.Unstructured, version string) {
+// setStatus merges into the status, as the operator does.
+func (u *user) setStatus(o *unstructured.Unstructured, status string) {
 	u.t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"version":"`+version+`"}}`))
-	if err := u.Status().Patch(context.Background(), o, patch); err != nil {
-		u.t.Fatalf("write status.version: %v", err)
+	data, err := yaml.YAMLToJSON([]byte("{status: " + status + "}"))
+	if err != nil {
+		u.t.Fatalf("read the status: %v", err)
+	}
+	if err := u.Status().Patch(context.Background(), o, client.RawPatch(types.MergePatchType, data)); err != nil {
+		u.t.Fatalf("write the status: %v", err)
 	}
 }
 
@@ -76,5 +80,5 @@ func (u *user) edit(o *unstructured.Unstructured, patch string) error {
 	if err != nil {
 		u.t.Fatalf("read the patch: %v", err)
 	}
-	return u.Patch(context.Background(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", data))
+	return u.Patch(context.Background(), o.DeepCopy(), client.RawPatch(types.MergePatchType, data))
 }
