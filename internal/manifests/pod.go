@@ -14,15 +14,15 @@ import (
 
 // How long a Pod may take to end, in seconds.
 const (
-	// handOver bounds prestop.sh: 8 s, and what its last question may take.
-	handOver = 10
+	// handOver bounds prestop.sh: 8 s, and what its last three questions may take.
+	handOver = 11
 	// shutdownTimeout is Redis's own wait for its replicas.
 	shutdownTimeout = 10
 	// saveNothing is for a server that has nothing to save but its exit.
-	saveNothing = 10
+	saveNothing = 9
 	// saveToDisk is for the last fsync of the append-only file, and for a
 	// whole dump if spec.config asks for one (save).
-	saveToDisk = 100
+	saveToDisk = 99
 )
 
 // podTemplate is the Pod of each member of a shard.
@@ -74,6 +74,8 @@ func redisContainer(c *redisv1.RedisCluster) *corev1ac.ContainerApplyConfigurati
 		WithPorts(containerPort(redisPortName, RedisPort), containerPort(busPortName, BusPort)).
 		WithVolumeMounts(mounts(c)...).
 		WithSecurityContext(containerSecurity(&c.Spec)).
+		// What start.sh or the server said last shows in the Pod's status.
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithStartupProbe(startupProbe()).
 		WithReadinessProbe(readinessProbe()).
 		WithLivenessProbe(livenessProbe()).

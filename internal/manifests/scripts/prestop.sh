@@ -2,120 +2,128 @@
 # Runs before the server of a Pod is told to end. If it is a primary with slots,
 # it has a replica take over gracefully: no write is lost, and clients wait a
 # few milliseconds. It ends when this node has become a replica, when there is
-# nobody to hand over to, and after about HAND_OVER_SECONDS in any case.
+# nobody to hand over to, and after HAND_OVER_SECONDS and three questions of a
+# second each in any case.
 #
 # It never forces: a forced failover does not look at the data, and the operator
 # must be the only one that decides on it.
 set -u
-: "${ENGINE:=redis}" "${PORT:=6379}" "${OPERATOR_DIR:=/etc/redis-operator/operator}"
-: "${HAND_OVER_SECONDS:=8}"
+: "${ENGINE:=redis}" "${POD_IP:?}" "${PORT:=6379}" "${HAND_OVER_SECONDS:=8}"
+: "${OPERATOR_DIR:=/etc/redis-operator/operator}"
 nl='
 '
 
 IFS= read -r REDISCLI_AUTH <"$OPERATOR_DIR/password" || :
 export REDISCLI_AUTH
 
-# ask sends commands, one a line on stdin, to the node at an address and port.
+# ask sends a command to the node at an address and port. Its status is 0 for
+# any answer, also an error; 124 or 143 (GNU, busybox) when none came in time;
+# something else when nobody listens.
 ask() {
-	timeout 2 "$ENGINE-cli" -h "$1" -p "$2" --user operator 2>/dev/null
+	host=$1 at=$2
+	shift 2
+	timeout 1 "$ENGINE-cli" -h "$host" -p "$at" --user operator "$@" 2>/dev/null
 }
 
-# look asks this node for its role, its replicas and the cluster. It ends the
-# script when there is nothing to hand over, or nothing left.
-look() {
-	seen=$(ask "$POD_IP" "$PORT" <<-EOT
-		INFO replication
-		CLUSTER NODES
-	EOT
-	) || exit 0
-	case $seen in
-	*"${nl}role:master"*) ;;
-	*) exit 0 ;; # a replica, done; or no server that could be asked
-	esac
-	# The line of this node: id address myself,master - ping pong epoch link slots
-	case $seen in
-	*" myself,"*) ;;
-	*) exit 0 ;;
-	esac
-	before=${seen%%" myself,"*}
-	id=${before##*"$nl"}
+# myself finds this node in CLUSTER NODES, where a line is: id address
+# myself,master - ping pong epoch link slots. It fails if it serves no slot:
+# then no replica would be elected.
+myself() {
+	id=${nodes%%" myself,"*}
+	[ "$id" != "$nodes" ] || return 1
+	id=${id##*"$nl"}
 	id=${id%% *}
-	after=${seen#*" myself,"}
-	after=${after%%"$nl"*}
-	slots=${after#* * * * * * }
-	case $slots in
-	[0-9]*) ;;
-	*) exit 0 ;; # no slots: no replica would be elected
+	slots=${nodes#*" myself,"}
+	slots=${slots%%"$nl"*}
+	case ${slots#* * * * * * } in
+	[0-9]*) return 0 ;;
+	*) return 1 ;;
 	esac
 }
 
-# known tells whether this node counts the node at address:port among its
-# replicas in the cluster. If it does not yet, it ignores the replica's request.
-known() {
-	line=${seen#*" $1@"}
-	[ "$line" != "$seen" ] || return 1
-	line=${line%%"$nl"*}
-	case $line in
-	*" slave $id "* | *" slave,"*" $id "*) return 0 ;;
+# counted tells whether this node counts the node at address:port among its
+# replicas in the cluster. Until it does, it ignores the replica's request, and
+# the replica waits 5 s for nothing.
+counted() {
+	line=${nodes#*" $1@"}
+	[ "$line" != "$nodes" ] || return 1
+	case ${line%%"$nl"*} in
+	*" slave"*" $id "*) return 0 ;;
+	*) return 1 ;;
 	esac
-	return 1
 }
 
 # choose picks the replica to ask: online, not asked yet, the one that has read
-# furthest. It sets ip and port, or leaves ip empty; unknown is set when there
-# is one that this node does not count among its replicas yet.
+# furthest. It sets ip and port, or leaves ip empty; soon is set when there is
+# one that this node does not count among its replicas yet.
 choose() {
-	ip='' port='' offset=-1 unknown=false
+	ip='' port='' offset=-1 soon=false
 	while IFS= read -r line; do
 		case $line in
 		slave[0-9]*:ip=*,port=*,state=online,offset=*) ;;
 		*) continue ;;
 		esac
-		i=${line#*:ip=} i=${i%%,*}
-		p=${line#*,port=} p=${p%%,*}
-		o=${line#*,offset=} o=${o%%,*}
-		case $asked in *" $i:$p "*) continue ;; esac
-		[ "$o" -gt "$offset" ] || continue
-		if known "$i:$p"; then
-			ip=$i port=$p offset=$o
-		else
-			unknown=true
+		an_ip=${line#*:ip=} an_ip=${an_ip%%,*}
+		a_port=${line#*,port=} a_port=${a_port%%,*}
+		an_offset=${line#*,offset=} an_offset=${an_offset%%,*}
+		case $asked in
+		*" $an_ip:$a_port "*) continue ;;
+		*) ;;
+		esac
+		if ! counted "$an_ip:$a_port"; then
+			soon=true
+		elif [ "$an_offset" -gt "$offset" ]; then
+			ip=$an_ip port=$a_port offset=$an_offset
 		fi
 	done <<-EOT
-		$seen
+		$info
 	EOT
 }
 
-# online tells whether the replica that was asked is still there.
-online() {
-	case $seen in
+# waiting tells whether the replica that was asked is still at it.
+waiting() {
+	[ -n "$ip" ] && [ "$time" -lt "$give_up" ] || return 1
+	case $info in
 	*":ip=$ip,port=$port,state=online"*) return 0 ;;
+	*) return 1 ;;
 	esac
-	return 1
 }
 
-now() { date +%s; }
+# hand_over asks the next replica. It fails when there is none left.
+hand_over() {
+	nodes=$(ask "$POD_IP" "$PORT" CLUSTER NODES)
+	myself || return 1
+	choose
+	if [ -z "$ip" ]; then
+		# A replica that has just been attached is counted within a second or two.
+		[ "$soon" = true ] && [ "$time" -lt $((start + 3)) ]
+		return
+	fi
+	asked="$asked$ip:$port "
+	# The server itself drops the request after 5 s.
+	give_up=$((time + 6))
+	answer=$(ask "$ip" "$port" CLUSTER FAILOVER)
+	case $?:$answer in
+	0:OK | 124:* | 143:*) ;; # an answer that is late may still be a yes
+	*) hand_over ;;          # refused, or gone: the next one
+	esac
+}
 
-start=$(now)
+start=$(date +%s)
+time=$start
 end=$((start + HAND_OVER_SECONDS))
 asked=' '
 ip=''
 give_up=0
-while time=$(now) && [ "$time" -lt "$end" ]; do
-	look
-	if [ -z "$ip" ] || [ "$time" -ge "$give_up" ] || ! online; then
-		choose
-		if [ -n "$ip" ]; then
-			asked="$asked$ip:$port "
-			# The server itself drops the request after 5 s.
-			give_up=$((time + 6))
-			case $(echo CLUSTER FAILOVER | ask "$ip" "$port") in
-			OK) ;;
-			*) ip='' && continue ;; # refused, or gone: the next one
-			esac
-		elif [ "$unknown" = false ] || [ "$time" -ge $((start + 2)) ]; then
-			exit 0
-		fi
-	fi
-	sleep 0.1
+while [ "$time" -lt "$end" ]; do
+	info=$(ask "$POD_IP" "$PORT" INFO replication)
+	case $?:$info in
+	124:* | 143:*) ;; # busy
+	0:*"${nl}role:master"*)
+		waiting || hand_over || exit 0
+		sleep 0.1
+		;;
+	*) exit 0 ;; # a replica, at first or by now; or no server
+	esac
+	time=$(date +%s)
 done

@@ -3,7 +3,7 @@
 # or a replica whose link is up. It prints the reason when it is not. Disruption
 # budgets count ready Pods, so an answer to PING would not be enough.
 set -u
-: "${ENGINE:=redis}" "${PORT:=6379}" "${OPERATOR_DIR:=/etc/redis-operator/operator}"
+: "${ENGINE:=redis}" "${POD_IP:?}" "${PORT:=6379}" "${OPERATOR_DIR:=/etc/redis-operator/operator}"
 
 not_ready() {
 	echo "not ready: $1"

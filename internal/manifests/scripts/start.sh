@@ -9,6 +9,8 @@ set -eu
 umask 077
 # The first process of a container ignores signals that it does not trap.
 trap 'exit 143' TERM
+nl='
+'
 
 : "${ENGINE:=redis}" "${POD_IP:=}" "${AUTH_DISABLED:=false}" "${PORT:=6379}"
 : "${DATA_DIR:=/data}" "${RUN_DIR:=/run/redis-operator}" "${CONFIG_DIR:=/etc/redis-operator/config}"
@@ -39,8 +41,7 @@ write_users() {
 	fi
 	sums=$(sha256sum "$@") || fail "sha256sum failed"
 	if [ $# = 2 ]; then
-		login=${sums#*"
-"}
+		login=${sums#*"$nl"}
 		login="#${login%% *}"
 	fi
 	printf 'user operator on #%s ~* &* +@all\nuser default on %s ~* &* +@all\n' \
@@ -55,6 +56,7 @@ write_config() {
 	IFS= read -r password <"$OPERATOR_DIR/password" || :
 	case $password in
 	*[!A-Za-z0-9]*) fail "the password of the operator holds more than letters and digits" ;;
+	*) ;;
 	esac
 	printf '%s\n' \
 		"include $CONFIG_DIR/redis.conf" \
