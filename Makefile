@@ -21,7 +21,6 @@ GO_TEST_FLAGS ?= -race -timeout=20m
 # ARGS go to the benchmarks: `make bench ARGS="ready rest"`.
 ARGS ?= ready rest
 
-GO_MODULES := . hack/devcluster hack/tools hack/tools/golangci-lint
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CONTROLLER_GEN := go tool -modfile=hack/tools/go.mod controller-gen
 KUSTOMIZE := go tool -modfile=hack/tools/go.mod kustomize
@@ -62,7 +61,7 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint over both modules.
 
 .PHONY: verify
 verify: ## Fail if generated files, formatting or go.mod files are not up to date.
-	@GO_MODULES="$(GO_MODULES)" hack/verify.sh
+	@hack/verify.sh
 
 .PHONY: test
 test: ## Install what the tests need, then run all but e2e, with a real API server and real Redis.

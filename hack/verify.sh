@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Regenerates all that is generated and fails if that changes the tree: a
-# modified file, and a new one too. GO_MODULES lists the module directories.
+# modified file, and a new one too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,12 +13,12 @@ snapshot() {
 before=$(snapshot)
 make --no-print-directory manifests generate fmt
 drift=0
-for module in $GO_MODULES; do
-	if ! (cd "$module" && go mod tidy -diff); then
-		echo "verify: $module/go.mod is not tidy: run 'go mod tidy' there" >&2
+while IFS= read -r file; do
+	if ! (cd "$(dirname "$file")" && go mod tidy -diff); then
+		echo "verify: $file is not tidy: run 'go mod tidy' there" >&2
 		drift=1
 	fi
-done
+done < <(git ls-files -co --exclude-standard 'go.mod' '*/go.mod')
 changed=$(diff <(printf '%s\n' "$before") <(snapshot) | sed -n 's/^[<>] [0-9a-f]* *//p' | sort -u || true)
 if [ -n "$changed" ]; then
 	echo "verify: these files were not up to date; they are now, commit them:" >&2

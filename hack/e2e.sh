@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The end-to-end tests on a three-node Kubernetes of their own, which is removed
+# afterwards, also when they fail. KEEP=1 keeps it. TEST_FLAGS go to go test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. hack/local.sh
+
+[ -d test/e2e ] || fail "test/e2e is not in this tree yet"
+
+finish() {
+	local code=$?
+	[ "$code" = 0 ] || explain
+	if [ -n "${KEEP:-}" ]; then
+		echo "kept: export KUBECONFIG=${KUBECONFIG:-}; to remove it: $devcluster down --name e2e"
+	else
+		"$devcluster" down --name e2e
+	fi
+	exit "$code"
+}
+
+step "local Kubernetes with three nodes"
+trap finish EXIT
+local_up --name e2e --nodes 3
+
+step "operator, built from this source"
+deploy_operator --name e2e
+
+step "tests"
+# shellcheck disable=SC2086 # the flags are several words
+go test ./test/e2e/... -count=1 -v -timeout 40m ${TEST_FLAGS:-}
