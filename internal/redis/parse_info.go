@@ -55,6 +55,7 @@ func parseInfo(text string, s *State) error {
 		return fmt.Errorf("INFO has no redis_version")
 	}
 	s.RunID = f["run_id"]
+	s.Loading = f.flag("loading")
 	s.AOFEnabled = f.flag("aof_enabled")
 	s.AOFRewriting = f.flag("aof_rewrite_in_progress") || f.flag("aof_rewrite_scheduled")
 	s.RDBSaving = f.flag("rdb_bgsave_in_progress")

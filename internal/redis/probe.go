@@ -28,7 +28,7 @@ func (n *Node) Probe(ctx context.Context) (State, error) {
 	for _, cmd := range []goredis.Cmder{cluster, nodes} {
 		err := n.replyError(cmd)
 		if IsLoading(err) {
-			// Loading may have begun or ended between the commands.
+			// INFO may have been answered just before the loading began.
 			s.Loading = true
 			return s, nil
 		}

@@ -15,9 +15,9 @@ const (
 // Role is a node's role in its cluster.
 type Role int
 
-// The roles. RoleUnknown, the zero value, is what a node has that is loading:
-// until it has read its dataset it does not tell, and INFO calls even a replica
-// a primary then.
+// The roles. RoleUnknown, the zero value, is what a Redis node has that is
+// loading: it does not answer CLUSTER, and INFO calls even a replica a primary
+// until the dataset is read.
 const (
 	RoleUnknown Role = iota
 	Primary
@@ -39,8 +39,9 @@ func (r Role) String() string {
 // command is answered from one moment, but the server may have done other work
 // between them.
 type State struct {
-	// Loading: the server is reading its dataset, from disk or from its primary,
-	// and refuses everything but INFO. The fields from ID to Peers are zero then.
+	// Loading: the server is reading its dataset, from disk or from its primary.
+	// Redis refuses CLUSTER then, and the fields from ID to Peers are zero; Valkey
+	// answers.
 	Loading bool
 
 	// ID is the node's id: 40 hexadecimal digits.
@@ -62,7 +63,8 @@ type State struct {
 	// Slots are the node's own; nil for a replica.
 	Slots []SlotRange
 	// Migrating and Importing hold the node's open slots, with the id of the
-	// other side. Nil when there is none. They are not replicated.
+	// other side. Nil when there is none. Valkey copies them to the replicas, Redis
+	// does not.
 	Migrating, Importing map[int]string
 	// Peers has one entry for every other node in the table, real or not.
 	Peers []Peer
@@ -93,8 +95,8 @@ type Replication struct {
 	// ID names the history that Offset counts in. Offsets of nodes with different
 	// histories say nothing about each other.
 	ID string
-	// Offset is how far the node has come in that history, in bytes. A replica
-	// that has no data since its start reports 1 or 0.
+	// Offset is how far the node has come in that history, in bytes. A replica that
+	// has no position in it reports 1.
 	Offset int64
 
 	// PrimaryHost and PrimaryPort are the address that a replica follows, empty
@@ -164,10 +166,22 @@ type Peer struct {
 
 // HoldsCopy tells whether the node is a replica that has lost its primary and
 // still holds what it had of its data: the link was up in the life of this
-// process, something came over it, no full synchronisation has begun, and nothing
-// is being loaded. Only such a node may be promoted by force: neither CLUSTER
-// FAILOVER FORCE nor TAKEOVER looks at the data, so an empty replica can win.
+// process, no full synchronisation has begun since, and nothing is being loaded.
+// Only such a node may be promoted by force: neither CLUSTER FAILOVER FORCE nor
+// TAKEOVER looks at the data, so an empty replica can win.
+//
+// A replica without a position in its primary's history reports offset 1. Zero is
+// a position: a primary counts from its first replica on, so that one which was
+// synchronised and has not received anything yet, for up to 10 seconds, is at 0.
+//
+// It does not tell whose data they are. A replica that was moved to another
+// primary holds the old one's until it is in step with the new one; compare
+// Replication.ID when that can be.
 func (s *State) HoldsCopy() bool {
 	r := &s.Replication
-	return s.Role == Replica && !s.Loading && r.LinkLost && !r.Syncing && r.Offset > 1
+	return s.Role == Replica && !s.Loading && r.LinkLost && !r.Syncing && r.Offset != noPosition
 }
+
+// noPosition is the slave_repl_offset of a replica that could not continue where
+// it was (genRedisInfoString: neither a master nor a cached master).
+const noPosition = 1
