@@ -16,7 +16,7 @@ KUBECTL ?= $(shell command -v kubectl 2>/dev/null || (cd hack/devcluster && go r
 # KUBEBUILDER_ASSETS holds etcd and kube-apiserver for the tests. Left empty,
 # hack/devcluster builds both from Go modules, once, into its cache.
 KUBEBUILDER_ASSETS ?=
-# GO_TEST_FLAGS go to every `go test` of `make test`.
+# GO_TEST_FLAGS go to the `go test` of this module.
 GO_TEST_FLAGS ?= -race -timeout=20m
 # ARGS go to the benchmarks: `make bench ARGS="ready rest"`.
 ARGS ?= ready rest
@@ -69,7 +69,7 @@ test: ## Install what the tests need, then run all but e2e, with a real API serv
 	assets="$(KUBEBUILDER_ASSETS)"; \
 	if [ -z "$$assets" ]; then assets=$$(hack/assets.sh); fi; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench)(/|$$)')
-	cd hack/devcluster && go test $(GO_TEST_FLAGS) ./...
+	cd hack/devcluster && go test ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the end-to-end tests on a three-node devcluster of their own (KEEP=1 keeps it).

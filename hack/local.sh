@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart.sh and e2e.sh: the operator on a local Kubernetes, with
 # progress. Sets devcluster, KUBECONFIG and kubectl.
 
@@ -23,7 +24,8 @@ local_up() {
 # it as anywhere. The tag follows the content, so that a new build is a new image.
 deploy_operator() {
 	make --no-print-directory build
-	local image="redis-operator:dev-$(sha256sum bin/manager | cut -c 1-12)"
+	local image
+	image="redis-operator:dev-$(sha256sum bin/manager | cut -c 1-12)"
 	"$devcluster" load "$image" --binary bin/manager "$@"
 	make --no-print-directory deploy IMG="$image"
 	kubectl -n redis-operator-system rollout status deployment/redis-operator-controller-manager --timeout=120s

@@ -22,14 +22,14 @@ done < <(git ls-files -co --exclude-standard 'go.mod' '*/go.mod')
 changed=$(diff <(printf '%s\n' "$before") <(snapshot) | sed -n 's/^[<>] [0-9a-f]* *//p' | sort -u || true)
 if [ -n "$changed" ]; then
 	echo "verify: these files were not up to date; they are now, commit them:" >&2
-	printf '  %s\n' $changed >&2
+	printf '%s\n' "$changed" | sed 's/^/  /' >&2
 	drift=1
 fi
 # A generated file that git does not know would be missing in a clone.
 unknown=$(git ls-files -o --exclude-standard -- config/crd/bases config/rbac 'api/*/zz_generated*')
 if [ -n "$unknown" ]; then
 	echo "verify: generated, and not in git:" >&2
-	printf '  %s\n' $unknown >&2
+	printf '%s\n' "$unknown" | sed 's/^/  /' >&2
 	drift=1
 fi
 [ "$drift" = 0 ] && echo "verify: generated files, formatting and modules are up to date"
