@@ -111,8 +111,8 @@ type Replication struct {
 	LinkLost bool
 	// LinkLostFor is how long the link has been lost, in whole seconds.
 	LinkLostFor time.Duration
-	// Syncing: a full synchronisation from the primary is under way, and what the
-	// replica held before is or will be thrown away.
+	// Syncing: a full synchronisation from the primary is under way. What the
+	// replica held before is thrown away once everything has been received.
 	Syncing bool
 
 	// Replicas are the replicas that are connected to this node.
@@ -166,13 +166,15 @@ type Peer struct {
 
 // HoldsCopy tells whether the node is a replica that has lost its primary and
 // still holds what it had of its data: the link was up in the life of this
-// process, no full synchronisation has begun since, and nothing is being loaded.
+// process, no full synchronisation has replaced or is replacing its data, and
+// nothing is being loaded.
 // Only such a node may be promoted by force: neither CLUSTER FAILOVER FORCE nor
 // TAKEOVER looks at the data, so an empty replica can win.
 //
-// A replica without a position in its primary's history reports offset 1. Zero is
-// a position: a primary counts from its first replica on, so that one which was
-// synchronised and has not received anything yet, for up to 10 seconds, is at 0.
+// A replica without a position in its primary's history reports offset 1, with or
+// without data. Zero is a position: a primary counts from its first replica on, so
+// that one which is in step and has received nothing yet, for up to 10 seconds, is
+// at 0.
 //
 // It does not tell whose data they are. A replica that was moved to another
 // primary holds the old one's until it is in step with the new one; compare
