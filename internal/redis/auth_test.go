@@ -14,7 +14,7 @@ import (
 func TestWrongPassword(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v redistest.Version) {
 		s := redistest.Start(t, v, "--requirepass", "r1ght")
-		observer := client(t, s, "", "r1ght")
+		observer := client(t, s, "r1ght")
 		cases := []struct {
 			name   string
 			dialer redis.Dialer

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,8 +37,9 @@ func TestRefusalsInTheServersWords(t *testing.T) {
 			{"CONFIG SET", m.ConfigSet(t.Context(), map[string]string{"maxmemory": "plenty-s3cret"}), "maxmemory"},
 		}
 		for _, c := range cases {
-			se := refused(t, c.err, "ERR")
-			if !strings.Contains(se.Error(), c.want) || c.err.Error() != m.Addr()+": "+c.name+": "+se.Error() {
+			refused(t, c.err, "ERR")
+			var se redis.ServerError
+			if !errors.As(c.err, &se) || !strings.Contains(se.Error(), c.want) || c.err.Error() != m.Addr()+": "+c.name+": "+se.Error() {
 				t.Errorf("got %q, want %q in it", c.err, c.want)
 			}
 			if !redis.IsServer(c.err) || redis.IsAuth(c.err) || redis.IsLoading(c.err) {

@@ -16,7 +16,7 @@ import (
 // function that waits for that and tells how many were acknowledged.
 func write(t *testing.T, s *redistest.Server) (acknowledged func() int) {
 	t.Helper()
-	c := client(t, s, "", "")
+	c := client(t, s, "")
 	started, done := make(chan struct{}), make(chan int, 1)
 	go func() {
 		n := 0
@@ -51,7 +51,7 @@ func TestGracefulFailoverLosesNothing(t *testing.T) {
 		primary.await(t, "a replica in step", func(s redis.State) bool {
 			return s.Role == redis.Replica && s.PrimaryID == replica.id && s.Slots == nil && s.Replication.LinkUp
 		})
-		c := client(t, replica.Server, "", "")
+		c := client(t, replica.Server, "")
 		for i := range n {
 			if got, err := c.Get(t.Context(), "key"+strconv.Itoa(i)).Int(); err != nil || got != i {
 				t.Fatalf("write %d of %d: %d, %v", i, n, got, err)
@@ -90,7 +90,7 @@ func TestTakeover(t *testing.T) {
 func testPromotion(t *testing.T, primary, replica member, mode redis.FailoverMode) {
 	t.Helper()
 	before := primary.state(t)
-	c := client(t, primary.Server, "", "")
+	c := client(t, primary.Server, "")
 	for i := range 100 {
 		// {06S} is in slot 0, which the first primary has in every shape.
 		ok(t, c.Set(t.Context(), fmt.Sprintf("{06S}%d", i), i, 0).Err())

@@ -19,10 +19,11 @@ import (
 // a second, also on a busy machine.
 const patience = 30 * time.Second
 
-// eachVersion runs a test against every server of this machine, side by side:
-// most of the time goes by waiting for clusters to agree.
+// eachVersion runs a test against every server of this machine, side by side with
+// other tests: most of the time goes by waiting for clusters to agree.
 func eachVersion(t *testing.T, test func(t *testing.T, v redistest.Version)) {
 	t.Helper()
+	t.Parallel()
 	for _, v := range redistest.Versions(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
@@ -170,19 +171,18 @@ func attach(t *testing.T, replica, primary member, others ...member) {
 }
 
 // refused fails the test unless the server itself refused with a code.
-func refused(t *testing.T, err error, code string) redis.ServerError {
+func refused(t *testing.T, err error, code string) {
 	t.Helper()
 	var se redis.ServerError
 	if !errors.As(err, &se) || se.Code() != code {
 		t.Fatalf("got %v, want the server's %s", err, code)
 	}
-	return se
 }
 
 // client is an ordinary client that a test looks at a server through.
-func client(t *testing.T, s *redistest.Server, username, password string) *goredis.Client {
+func client(t *testing.T, s *redistest.Server, password string) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), Username: username, Password: password, Protocol: 2})
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), Password: password, Protocol: 2})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -91,18 +91,12 @@ type link struct {
 	conn   *goredis.Conn
 	// refusal is the server's error reply to the handshake, if any.
 	refusal ServerError
+	// cut: the connection was closed because a context had ended.
+	cut bool
 }
 
 func (d Dialer) connect(ctx context.Context, addr string) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
-	defer cancel()
-	var raw net.Conn
-	var err error
-	if d.TLS != nil {
-		raw, err = (&tls.Dialer{Config: d.TLS}).DialContext(ctx, "tcp", addr)
-	} else {
-		raw, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	}
+	raw, err := d.dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +124,29 @@ func (d Dialer) connect(ctx context.Context, addr string) (*link, error) {
 	l.client.AddHook(handshake{link: l})
 	l.conn = l.client.Conn()
 	return l, nil
+}
+
+// dial connects. A timeout of the system's is reported as the context's would be.
+func (d Dialer) dial(ctx context.Context, addr string) (net.Conn, error) {
+	bounded, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	var raw net.Conn
+	var err error
+	if d.TLS != nil {
+		raw, err = (&tls.Dialer{Config: d.TLS}).DialContext(bounded, "tcp", addr)
+	} else {
+		raw, err = (&net.Dialer{}).DialContext(bounded, "tcp", addr)
+	}
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return raw, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil, fmt.Errorf("no connection within %s: %w", d.Timeout, context.DeadlineExceeded)
+	}
+	return nil, err
 }
 
 func (l *link) close() error {
@@ -185,7 +202,7 @@ func (n *Node) exchange(ctx context.Context, extra time.Duration, cmds ...goredi
 	}
 	err := n.link.exchange(ctx, n.dialer.Timeout+extra, cmds)
 	refusal := n.link.refusal
-	if err != nil {
+	if err != nil || n.link.cut {
 		_ = n.drop()
 	}
 	switch {
@@ -203,7 +220,7 @@ func (l *link) exchange(ctx context.Context, limit time.Duration, cmds []goredis
 	defer cancel()
 	// The library minds the context's deadline, but not its cancellation.
 	stop := context.AfterFunc(bounded, func() { _ = l.raw.Close() })
-	defer stop()
+	defer func() { l.cut = !stop() }()
 	pipe := l.conn.Pipeline()
 	for _, cmd := range cmds {
 		_ = pipe.Process(bounded, cmd)

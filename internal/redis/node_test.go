@@ -121,7 +121,7 @@ func TestNothingLeftAfterClose(t *testing.T) {
 		}
 		return nil
 	})
-	observer := client(t, s, "", "r1ght")
+	observer := client(t, s, "r1ght")
 	if list := observer.InfoMap(t.Context(), "clients").Val()["Clients"]["connected_clients"]; list != "1" {
 		t.Errorf("%s connections at the server, want the observer's own", list)
 	}

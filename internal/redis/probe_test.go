@@ -36,7 +36,7 @@ func TestProbeFreshNode(t *testing.T) {
 func TestProbeCost(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v redistest.Version) {
 		s := redistest.Start(t, v, "--requirepass", "s3cret")
-		observer := client(t, s, "", "s3cret")
+		observer := client(t, s, "s3cret")
 		ok(t, observer.ConfigResetStat(t.Context()).Err())
 		n := redis.Dialer{Password: "s3cret"}.Open(s.Addr())
 		defer func() { _ = n.Close() }()

@@ -44,7 +44,11 @@ const refusedAgain = 50 * time.Millisecond
 // before and after, that connections to the server broke, and that its replica's
 // link is down. A firewall that rejects looks the same as a closed port.
 func Reach(ctx context.Context, addr string) Reachability {
-	if first := dialOnce(ctx, addr); first != Refused {
+	return reach(ctx, func() Reachability { return dialOnce(ctx, addr) })
+}
+
+func reach(ctx context.Context, dial func() Reachability) Reachability {
+	if first := dial(); first != Refused {
 		return first
 	}
 	select {
@@ -52,7 +56,7 @@ func Reach(ctx context.Context, addr string) Reachability {
 		return Unknown
 	case <-time.After(refusedAgain):
 	}
-	return dialOnce(ctx, addr)
+	return dial()
 }
 
 func dialOnce(ctx context.Context, addr string) Reachability {

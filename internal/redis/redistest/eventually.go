@@ -18,6 +18,6 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %v", limit, err)
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }

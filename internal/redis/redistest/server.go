@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -228,7 +229,7 @@ func (s *Server) Try(args ...any) (any, error) {
 	})
 	defer func() { _ = client.Close() }()
 	reply, err := client.Do(context.Background(), args...).Result()
-	if err == goredis.Nil {
+	if errors.Is(err, goredis.Nil) {
 		return nil, nil
 	}
 	return reply, err
