@@ -14,15 +14,15 @@ import (
 
 // How long a Pod may take to end, in seconds.
 const (
-	// handOver bounds prestop.sh: 8 s, and what its last three questions may take.
-	handOver = 11
+	// handOver bounds prestop.sh: 8 s, three questions of 1 s, 1 s for clients.
+	handOver = 12
 	// shutdownTimeout is Redis's own wait for its replicas.
 	shutdownTimeout = 10
 	// saveNothing is for a server that has nothing to save but its exit.
-	saveNothing = 9
+	saveNothing = 8
 	// saveToDisk is for the last fsync of the append-only file, and for a
 	// whole dump if spec.config asks for one (save).
-	saveToDisk = 99
+	saveToDisk = 98
 )
 
 // podTemplate is the Pod of each member of a shard.

@@ -96,16 +96,19 @@ func memoryFor(spec *redisv1.RedisClusterSpec) memory {
 	if limit <= 0 {
 		return m
 	}
-	m.max = limit/100*65 + limit%100*65/100
-	if m.max > mib {
-		m.max -= m.max % mib
-	}
-	m.backlog = min(max(m.backlog, m.max/16), m.max/4)
-	if m.backlog > mib {
-		m.backlog -= m.backlog % mib
-	}
-	m.buffer = max(m.buffer, m.max/4)
+	m.max = wholeMiB(limit/100*65 + limit%100*65/100)
+	m.backlog = wholeMiB(min(max(m.backlog, m.max/16), m.max/4))
+	m.buffer = wholeMiB(max(m.buffer, m.max/4))
 	return m
+}
+
+// wholeMiB rounds down to mebibytes, for people to read; less than one is left
+// as it is, because 0 means no limit.
+func wholeMiB(n int64) int64 {
+	if n < mib {
+		return n
+	}
+	return n - n%mib
 }
 
 // replicaBuffer is the output buffer limit of replicas. There is no soft limit:

@@ -80,12 +80,14 @@ choose() {
 	EOT
 }
 
-# waiting tells whether the replica that was asked is still at it.
+# waiting tells whether the replica that was asked is still at it. One that has
+# won leaves the list before this node hears of it, so it is asked itself: only
+# one that does not answer has ended.
 waiting() {
 	[ -n "$ip" ] && [ "$time" -lt "$give_up" ] || return 1
 	case $info in
 	*":ip=$ip,port=$port,state=online"*) return 0 ;;
-	*) return 1 ;;
+	*) ask "$ip" "$port" ROLE >/dev/null ;;
 	esac
 }
 
@@ -123,7 +125,13 @@ while [ "$time" -lt "$end" ]; do
 		waiting || hand_over || exit 0
 		sleep 0.1
 		;;
-	*) exit 0 ;; # a replica, at first or by now; or no server
+	*) break ;; # a replica, at first or by now; or no server
 	esac
 	time=$(date +%s)
 done
+# Clients learn the new primary from the answers of the old one. If it went at
+# once, those that still had it on their map would wait for a dead address.
+case $info in
+*"${nl}role:slave"*) [ "$asked" = ' ' ] || sleep 1 ;;
+*) ;;
+esac
