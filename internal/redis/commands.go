@@ -109,12 +109,13 @@ func (n *Node) SetSlotsStable(ctx context.Context, ranges ...SlotRange) error {
 	return n.setSlots(ctx, ranges, "STABLE")
 }
 
-// setSlotWait is how long Valkey 8 and later may hold one SETSLOT back until the
-// replicas have acknowledged it; after that it answers -NOREPLICAS.
+// setSlotWait is how long Valkey 8 and later hold one SETSLOT back until the
+// replicas have acknowledged it; after that they refuse it with -NOREPLICAS.
 const setSlotWait = 2 * time.Second
 
-// setSlots sends one command a slot. With an error, slots before the failing one
-// are done, and those after it may be.
+// setSlots sends one command a slot, all in one exchange. With an error, slots
+// before the failing one are done, and those after it may be: a Valkey replica that
+// hangs costs 2 seconds a slot, and the exchange ends before the last of them.
 func (n *Node) setSlots(ctx context.Context, ranges []SlotRange, change ...any) error {
 	var cmds []goredis.Cmder
 	for _, r := range ranges {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/example/redis-operator/internal/redis"
 	"github.com/example/redis-operator/internal/redis/redistest"
@@ -120,6 +121,31 @@ func TestSetSlots(t *testing.T) {
 		}
 		if s.Migrating != nil || d.Importing != nil || d.ConfigEpoch <= s.ConfigEpoch {
 			t.Errorf("source %+v, target %+v", s, d)
+		}
+	})
+}
+
+// Valkey holds a SETSLOT back until the replicas have it, and gives up after two
+// seconds with nothing done. Redis does not ask them.
+func TestSetSlotsOfAHangingReplica(t *testing.T) {
+	eachVersion(t, func(t *testing.T, v redistest.Version) {
+		members := form(t, v, 2, 1)
+		source, target, replica := members[0], members[1], members[2]
+		replica.Freeze()
+		defer replica.Thaw()
+		n := redis.Dialer{Timeout: time.Second}.Open(source.Addr())
+		defer func() { _ = n.Close() }()
+		err := n.SetSlotsMigrating(t.Context(), target.id, redis.SlotRange{First: 7, Last: 7})
+		s := source.state(t)
+		if v.Engine == "redis" {
+			if err != nil || s.Migrating[7] != target.id {
+				t.Errorf("got %v, migrating %v", err, s.Migrating)
+			}
+			return
+		}
+		refused(t, err, "NOREPLICAS")
+		if s.Migrating != nil {
+			t.Errorf("refused, and done: %v", s.Migrating)
 		}
 	})
 }

@@ -11,6 +11,10 @@ import (
 // Probe asks the node for everything that State holds, in one exchange. A node
 // that is still loading its dataset is a fact (State.Loading), not an error.
 // With an error there is no State.
+//
+// The id comes from the node's own line of CLUSTER NODES, and the keys from INFO,
+// which answers where DBSIZE does not: while loading, and on a replica without its
+// primary that may not serve stale data.
 func (n *Node) Probe(ctx context.Context) (State, error) {
 	info := goredis.NewStringCmd(ctx, "INFO", "server", "replication", "persistence", "keyspace")
 	cluster := goredis.NewStringCmd(ctx, "CLUSTER", "INFO")
