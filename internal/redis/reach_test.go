@@ -81,10 +81,11 @@ func TestReachOfAFrozenServer(t *testing.T) {
 // blackHole listens with the shortest queue and fills it up.
 func blackHole(t *testing.T) string {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	syscall.CloseOnExec(fd)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	ip := redistest.Address(t)
 	ok(t, syscall.Bind(fd, &syscall.SockaddrInet4{Port: redistest.Port, Addr: ip.As4()}))
