@@ -1,12 +1,8 @@
 package manifests
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -113,6 +109,9 @@ func TestPreStopLosesNoWrite(t *testing.T) {
 				w.awaitWrites(200)
 
 				took := primary.handsOver(3 * time.Second).took
+				if took < time.Second {
+					t.Errorf("prestop.sh took %s: no time for clients to learn the new primary", took)
+				}
 				primary.hasRole("slave")
 				replica.hasRole("master")
 				primary.stop(syscall.SIGTERM)
@@ -247,7 +246,13 @@ func TestPreStopEndsAtOnce(t *testing.T) {
 		fresh := newPod(t, sh, v, redisv1.RedisClusterSpec{})
 		fresh.handsOver(time.Second) // no server at all
 		fresh.start()
-		fresh.handsOver(time.Second) // no slots
+		other := newPod(t, sh, v, redisv1.RedisClusterSpec{})
+		other.start()
+		meet(fresh, other)
+		other.do("CLUSTER", "REPLICATE", fresh.do("CLUSTER", "MYID"))
+		fresh.shows("state=online", "INFO", "replication")
+		fresh.handsOver(time.Second) // a replica, but no slots
+		fresh.hasRole("master")
 
 		replica.stop(syscall.SIGTERM)
 		primary.handsOver(time.Second)
@@ -294,37 +299,42 @@ func TestPreStopIsBounded(t *testing.T) {
 	})
 }
 
-// TestPreStopAsksOnlyMembers has a replica that is none of the cluster: a
-// program that reads the replication stream.
-func TestPreStopAsksOnlyMembers(t *testing.T) {
+// TestPreStopAsksOnlyCountedReplicas has a replica that the primary does not
+// know in the cluster: it would ignore the request, and writes would wait.
+func TestPreStopAsksOnlyCountedReplicas(t *testing.T) {
 	everywhere(t, func(t *testing.T, sh shell, v redistest.Version) {
-		primary := startShards(t, sh, v, 1, 1)[0][0]
-		conn, err := net.Dial("tcp", primary.addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		replies := bufio.NewReader(conn)
-		for _, line := range []string{"AUTH " + OperatorUser + " " + operatorPassword, "REPLCONF listening-port 6379", "REPLCONF capa eof", "PSYNC ? -1"} {
-			if _, err := fmt.Fprintf(conn, "%s\r\n", line); err != nil {
-				t.Fatal(err)
-			}
-			if reply, err := replies.ReadString('\n'); err != nil || reply[0] == '-' {
-				t.Fatalf("%s: %q, %v", line, reply, err)
-			}
-		}
-		go func() { _, _ = io.Copy(io.Discard, replies) }()
-		redistest.Eventually(t, 20*time.Second, func() error {
-			// The first acknowledgement after the sync makes it an online replica.
-			if _, err := fmt.Fprint(conn, "*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n$1\r\n0\r\n"); err != nil {
-				return err
-			}
-			if info := primary.do("INFO", "replication"); !strings.Contains(info, "state=online") {
-				return errors.New(info)
-			}
-			return nil
-		})
-		primary.handsOver(5 * time.Second)
+		shard := startShards(t, sh, v, 1, 2)[0]
+		primary, replica := shard[0], shard[1]
+		primary.do("CLUSTER", "FORGET", replica.do("CLUSTER", "MYID"))
+		primary.handsOver(4500 * time.Millisecond)
 		primary.hasRole("master")
+		if log := replica.log(); strings.Contains(log, "Manual failover user request") {
+			t.Errorf("the replica was asked:\n%s", log)
+		}
+	})
+}
+
+// TestPreStopWaitsForTheVote keeps the voters from answering for a while.
+func TestPreStopWaitsForTheVote(t *testing.T) {
+	everywhere(t, func(t *testing.T, sh shell, v redistest.Version) {
+		cluster := startShards(t, sh, v, 3, 2)
+		primary, replica := cluster[0][0], cluster[0][1]
+		voters := []*pod{cluster[1][0], cluster[2][0]}
+		for _, voter := range voters {
+			voter.signal(syscall.SIGSTOP)
+		}
+		done := make(chan outcome)
+		go func() { done <- primary.handsOver(5 * time.Second) }()
+		select {
+		case <-done:
+			t.Error("prestop.sh did not wait")
+		case <-time.After(700 * time.Millisecond): // several looks of the script
+			for _, voter := range voters {
+				voter.signal(syscall.SIGCONT)
+			}
+			<-done
+		}
+		primary.hasRole("slave")
+		replica.hasRole("master")
 	})
 }
