@@ -3,6 +3,7 @@ package manifests
 import (
 	"maps"
 	"path"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,22 +104,20 @@ func Image(c *redisv1.RedisCluster) string {
 	}
 }
 
-// environment is what the scripts need to know of the Pod.
+// environment is what the scripts need to know of the Pod. Each variable is set
+// in every case, so that none that an image may have decides anything.
 func environment(c *redisv1.RedisCluster) []*corev1ac.EnvVarApplyConfiguration {
 	engine := "redis"
 	if c.Spec.Engine == redisv1.EngineValkey {
 		engine = "valkey"
 	}
-	env := []*corev1ac.EnvVarApplyConfiguration{
+	return []*corev1ac.EnvVarApplyConfiguration{
 		// The prefix of the programs: redis-server, valkey-cli.
 		corev1ac.EnvVar().WithName("ENGINE").WithValue(engine),
 		corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath("status.podIP"))),
+		corev1ac.EnvVar().WithName("AUTH_DISABLED").WithValue(strconv.FormatBool(c.Spec.AuthDisabled())),
 	}
-	if c.Spec.AuthDisabled() {
-		env = append(env, corev1ac.EnvVar().WithName("AUTH_DISABLED").WithValue("true"))
-	}
-	return env
 }
 
 func containerPort(name string, port int32) *corev1ac.ContainerPortApplyConfiguration {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,8 +76,8 @@ type pod struct {
 func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClusterSpec, lines ...string) *pod {
 	t.Helper()
 	p := &pod{t: t, shell: sh, ip: redistest.Address(t), port: RedisPort, dir: t.TempDir()}
-	for _, dir := range []string{"bin", "config", "operator", "auth", "run", "data"} {
-		if err := os.Mkdir(p.path(dir), 0o700); err != nil {
+	for _, dir := range []string{"bin", "data", runDir, configDir, operatorDir, authDir} {
+		if err := os.MkdirAll(p.path(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,10 +87,10 @@ func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClust
 			lines = append([]string{"bind " + p.ip.String(), "bind-source-addr " + p.ip.String()}, lines...)
 			text += strings.Join(lines, "\n") + "\n"
 		}
-		p.write("config/"+name, text)
+		p.write(configDir+"/"+name, text)
 	}
-	p.write("operator/password", operatorPassword)
-	p.write("auth/password", clientPassword)
+	p.write(operatorDir+"/password", operatorPassword)
+	p.write(authDir+"/password", clientPassword)
 	for name, target := range sh.tools {
 		if err := os.Symlink(target, p.path("bin/"+name)); err != nil {
 			t.Fatal(err)
@@ -98,11 +99,7 @@ func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClust
 	link(t, v, p.path("bin"))
 	p.env = []string{
 		"PATH=" + p.path("bin") + ":/usr/bin:/bin", "ENGINE=" + v.Engine, "POD_IP=" + p.ip.String(),
-		"DATA_DIR=" + p.path("data"), "RUN_DIR=" + p.path("run"), "CONFIG_DIR=" + p.path("config"),
-		"OPERATOR_DIR=" + p.path("operator"), "AUTH_DIR=" + p.path("auth"),
-	}
-	if spec.AuthDisabled() {
-		p.env = append(p.env, "AUTH_DISABLED=true")
+		"AUTH_DISABLED=" + strconv.FormatBool(spec.AuthDisabled()),
 	}
 	t.Cleanup(func() {
 		p.stop(syscall.SIGKILL)
@@ -230,8 +227,10 @@ func (p *pod) signal(signal os.Signal) {
 }
 
 func (p *pod) command(script string, args ...string) *exec.Cmd {
-	words := append(append([]string{}, p.shell.command...), args...)
-	cmd := exec.Command(words[0], append(words[1:], p.path("config/"+script))...)
+	words := append([]string{}, p.shell.command...)
+	words = append(words, p.path(configDir+"/"+script), p.dir, strconv.Itoa(p.port))
+	words = append(words, args...)
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env, cmd.Dir = p.env, p.path("data")
 	return cmd
 }
@@ -243,11 +242,11 @@ type outcome struct {
 	took           time.Duration
 }
 
-// run runs a script to its end.
-func (p *pod) run(script string) outcome {
+// run runs a script to its end, with arguments after root and port.
+func (p *pod) run(script string, args ...string) outcome {
 	p.t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := p.command(script)
+	cmd := p.command(script, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	begin := time.Now()
 	err := cmd.Run()

@@ -78,9 +78,9 @@ func startShards(t *testing.T, sh shell, v redistest.Version, shards, members in
 }
 
 // handsOver runs prestop.sh, which must end well and in time.
-func (p *pod) handsOver(limit time.Duration) outcome {
+func (p *pod) handsOver(limit time.Duration, args ...string) outcome {
 	p.t.Helper()
-	got := p.run(preStopFile)
+	got := p.run(preStopFile, args...)
 	if got.code != 0 || got.stdout+got.stderr != "" {
 		p.t.Errorf("prestop.sh: exit %d, %q %q", got.code, got.stdout, got.stderr)
 	}
@@ -285,16 +285,15 @@ func TestPreStopIsBounded(t *testing.T) {
 		shard := startShards(t, sh, v, 1, 2)[0]
 		primary, replica := shard[0], shard[1]
 		// Three seconds, three questions of a second each.
-		primary.env = append(primary.env, "HAND_OVER_SECONDS=3")
-		limit := 6500 * time.Millisecond
+		const seconds, limit = "3", 6500 * time.Millisecond
 
 		replica.signal(syscall.SIGSTOP)
-		primary.handsOver(limit)
+		primary.handsOver(limit, seconds)
 		primary.hasRole("master")
 		replica.signal(syscall.SIGCONT)
 
 		primary.signal(syscall.SIGSTOP)
-		primary.handsOver(limit)
+		primary.handsOver(limit, seconds)
 		primary.signal(syscall.SIGCONT)
 	})
 }

@@ -52,7 +52,7 @@ func TestReady(t *testing.T) {
 		replica.shows("master_link_status:up", "INFO", "replication")
 		replica.ready("")
 
-		replica.write("operator/password", "WRONG")
+		replica.write(operatorDir+"/password", "WRONG")
 		replica.ready("not ready")
 		primary.signal(syscall.SIGSTOP)
 		primary.ready("does not answer")

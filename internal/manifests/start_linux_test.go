@@ -104,7 +104,7 @@ func (p *pod) keepsSecrets() {
 		}
 		shows(name, string(data))
 	}
-	err := filepath.WalkDir(p.path("run"), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(p.path(runDir), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -117,7 +117,7 @@ func (p *pod) keepsSecrets() {
 	if err != nil {
 		p.t.Error(err)
 	}
-	users, err := os.ReadFile(p.path("run/users.acl"))
+	users, err := os.ReadFile(p.path(runDir + "/users.acl"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func (p *pod) keepsSecrets() {
 func TestStartWithoutAuth(t *testing.T) {
 	everywhere(t, func(t *testing.T, sh shell, v redistest.Version) {
 		p := newPod(t, sh, v, redisv1.RedisClusterSpec{Auth: &redisv1.AuthSpec{Disabled: true}})
-		if err := os.RemoveAll(p.path("auth")); err != nil {
+		if err := os.RemoveAll(p.path(authDir)); err != nil {
 			t.Fatal(err)
 		}
 		p.start()
@@ -148,7 +148,7 @@ func TestStartAgain(t *testing.T) {
 		p.start()
 		id := p.do("CLUSTER", "MYID")
 		p.stop(syscall.SIGTERM)
-		p.write("auth/password", "new")
+		p.write(authDir+"/password", "new")
 		p.start()
 		if again := p.do("CLUSTER", "MYID"); again != id {
 			t.Errorf("the node's id was %s and is %s", id, again)
@@ -165,12 +165,13 @@ func TestStartRefuses(t *testing.T) {
 		set  func(*pod)
 		want string
 	}{
-		{"no password of the operator", func(p *pod) { p.remove("operator/password") }, "password of the operator is missing"},
-		{"an empty password of the operator", func(p *pod) { p.write("operator/password", "") }, "password of the operator is empty"},
-		{"an odd password of the operator", func(p *pod) { p.write("operator/password", "SECRET word") }, "more than letters and digits"},
-		{"no password of the default user", func(p *pod) { p.remove("auth/password") }, "password of the default user is missing"},
-		{"an empty password of the default user", func(p *pod) { p.write("auth/password", "") }, "password of the default user is empty"},
-		{"no redis.conf", func(p *pod) { p.remove("config/redis.conf") }, "redis.conf cannot be read"},
+		{"no password of the operator", func(p *pod) { p.remove(operatorDir + "/password") }, "password of the operator is missing"},
+		{"an empty password of the operator", func(p *pod) { p.write(operatorDir+"/password", "") }, "password of the operator is empty"},
+		{"an odd password of the operator", func(p *pod) { p.write(operatorDir+"/password", "SECRET word") }, "more than letters and digits"},
+		{"no password of the default user", func(p *pod) { p.remove(authDir + "/password") }, "password of the default user is missing"},
+		{"an empty password of the default user", func(p *pod) { p.write(authDir+"/password", "") }, "password of the default user is empty"},
+		{"no redis.conf", func(p *pod) { p.remove(configDir + "/redis.conf") }, "redis.conf cannot be read"},
+		{"no engine", func(p *pod) { p.env = append(p.env, "ENGINE=") }, "ENGINE is not set"},
 		{"no address", func(p *pod) { p.env = append(p.env, "POD_IP=") }, "POD_IP is not set"},
 	} {
 		for _, sh := range shells(t) {
@@ -202,9 +203,8 @@ func TestStartListensOnAllAddresses(t *testing.T) {
 	for _, v := range redistest.Versions(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			p := newPod(t, shells(t)[0], v, full())
-			p.write("config/redis.conf", ConfigMap(newCluster(func(*redisv1.RedisClusterSpec) {})).Data[redisConfFile])
+			p.write(configDir+"/redis.conf", ConfigMap(newCluster(func(*redisv1.RedisClusterSpec) {})).Data[redisConfFile])
 			p.port = freePort(t)
-			p.env = append(p.env, "PORT="+strconv.Itoa(p.port))
 			p.start()
 			for _, ip := range []string{"127.0.0.1", p.ip.String(), "::1"} {
 				if ip == "::1" && !hasIPv6() {

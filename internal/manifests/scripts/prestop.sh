@@ -2,18 +2,22 @@
 # Runs before the server of a Pod is told to end. If it is a primary with slots,
 # it has a replica take over gracefully: no write is lost, and clients wait a
 # few milliseconds. It ends when this node has become a replica, when there is
-# nobody to hand over to, and after HAND_OVER_SECONDS and three questions of a
-# second each in any case.
+# nobody to hand over to, and in any case after the given seconds (8), three
+# questions of a second each, and a second for the clients.
 #
 # It never forces: a forced failover does not look at the data, and the operator
 # must be the only one that decides on it.
+#
+# usage: prestop.sh [root [port [seconds]]], as start.sh
 set -u
-: "${ENGINE:=redis}" "${POD_IP:?}" "${PORT:=6379}" "${HAND_OVER_SECONDS:=8}"
-: "${OPERATOR_DIR:=/etc/redis-operator/operator}"
+: "${ENGINE:?}" "${POD_IP:?}"
+root=${1-}
+my_port=${2:-6379}
+seconds=${3:-8}
 nl='
 '
 
-IFS= read -r REDISCLI_AUTH <"$OPERATOR_DIR/password" || :
+IFS= read -r REDISCLI_AUTH <"$root/etc/redis-operator/operator/password" || :
 export REDISCLI_AUTH
 
 # ask sends a command to the node at an address and port. Its status is 0 for
@@ -93,7 +97,7 @@ waiting() {
 
 # hand_over asks the next replica. It fails when there is none left.
 hand_over() {
-	nodes=$(ask "$POD_IP" "$PORT" CLUSTER NODES)
+	nodes=$(ask "$POD_IP" "$my_port" CLUSTER NODES)
 	myself || return 1
 	choose
 	if [ -z "$ip" ]; then
@@ -113,12 +117,12 @@ hand_over() {
 
 start=$(date +%s)
 time=$start
-end=$((start + HAND_OVER_SECONDS))
+end=$((start + seconds))
 asked=' '
 ip=''
 give_up=0
 while [ "$time" -lt "$end" ]; do
-	info=$(ask "$POD_IP" "$PORT" INFO replication)
+	info=$(ask "$POD_IP" "$my_port" INFO replication)
 	case $?:$info in
 	124:* | 143:*) ;; # busy
 	0:*"${nl}role:master"*)

@@ -2,8 +2,8 @@
 # Starts the server of one Pod. Writes the ACL file and the part of the
 # configuration that depends on the Pod, then becomes the server.
 #
-# In the Pod only ENGINE and POD_IP are set, and AUTH_DISABLED if clients need
-# no password. The other variables have the Pod's paths as their defaults.
+# usage: start.sh [root [port]], for tests: where the Pod's volumes are, and the
+# port. The Pod sets ENGINE, POD_IP and AUTH_DISABLED.
 set -eu
 # What is written here holds passwords and their hashes.
 umask 077
@@ -12,9 +12,10 @@ trap 'exit 143' TERM
 nl='
 '
 
-: "${ENGINE:=redis}" "${POD_IP:=}" "${AUTH_DISABLED:=false}" "${PORT:=6379}"
-: "${DATA_DIR:=/data}" "${RUN_DIR:=/run/redis-operator}" "${CONFIG_DIR:=/etc/redis-operator/config}"
-: "${OPERATOR_DIR:=/etc/redis-operator/operator}" "${AUTH_DIR:=/etc/redis-operator/auth}"
+root=${1-}
+port=${2:-6379}
+run=$root/run/redis-operator
+etc=$root/etc/redis-operator
 
 fail() {
 	echo "start: $1" >&2
@@ -32,12 +33,12 @@ password_file() {
 # the password files; both come from one call, because each process that is
 # started here delays the server.
 write_users() {
-	set -- "$OPERATOR_DIR/password"
+	set -- "$etc/operator/password"
 	password_file "$1" "the operator"
 	login=nopass
-	if [ "$AUTH_DISABLED" != true ]; then
-		password_file "$AUTH_DIR/password" "the default user"
-		set -- "$1" "$AUTH_DIR/password"
+	if [ "${AUTH_DISABLED:-false}" != true ]; then
+		password_file "$etc/auth/password" "the default user"
+		set -- "$1" "$etc/auth/password"
 	fi
 	sums=$(sha256sum "$@") || fail "sha256sum failed"
 	if [ $# = 2 ]; then
@@ -45,30 +46,31 @@ write_users() {
 		login="#${login%% *}"
 	fi
 	printf 'user operator on #%s ~* &* +@all\nuser default on %s ~* &* +@all\n' \
-		"${sums%% *}" "$login" >"$RUN_DIR/users.acl"
+		"${sums%% *}" "$login" >"$run/users.acl"
 }
 
 # write_config writes what depends on this Pod. It comes after the shared file,
 # so it wins.
 write_config() {
-	[ -n "$POD_IP" ] || fail "POD_IP is not set"
-	[ -r "$CONFIG_DIR/redis.conf" ] || fail "$CONFIG_DIR/redis.conf cannot be read"
-	IFS= read -r password <"$OPERATOR_DIR/password" || :
+	[ -r "$etc/config/redis.conf" ] || fail "$etc/config/redis.conf cannot be read"
+	IFS= read -r password <"$etc/operator/password" || :
 	case $password in
 	*[!A-Za-z0-9]*) fail "the password of the operator holds more than letters and digits" ;;
 	*) ;;
 	esac
 	printf '%s\n' \
-		"include $CONFIG_DIR/redis.conf" \
-		"port $PORT" \
-		"dir $DATA_DIR" \
-		"aclfile $RUN_DIR/users.acl" \
+		"include $etc/config/redis.conf" \
+		"port $port" \
+		"dir $root/data" \
+		"aclfile $run/users.acl" \
 		"masteruser operator" \
 		"masterauth $password" \
-		"cluster-announce-ip $POD_IP" >"$RUN_DIR/redis.conf"
+		"cluster-announce-ip $POD_IP" >"$run/redis.conf"
 	password=
 }
 
+[ -n "${ENGINE:-}" ] || fail "ENGINE is not set"
+[ -n "${POD_IP:-}" ] || fail "POD_IP is not set"
 write_users
 write_config
-exec "$ENGINE-server" "$RUN_DIR/redis.conf"
+exec "$ENGINE-server" "$run/redis.conf"
