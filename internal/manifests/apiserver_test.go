@@ -78,7 +78,7 @@ func TestAPIServerAccepts(t *testing.T) {
 				}
 			}
 			set := &appsv1.StatefulSet{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: StatefulSetName(cluster, 0)}, set); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: ShardName(cluster, 0)}, set); err != nil {
 				t.Fatal(err)
 			}
 			if set.Generation != 1 {

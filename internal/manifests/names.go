@@ -44,15 +44,15 @@ const (
 	authDir     = "/etc/redis-operator/auth"
 )
 
-// StatefulSetName is the name of a shard's StatefulSet, and of its
-// PodDisruptionBudget. Shards count from 0.
-func StatefulSetName(c *redisv1.RedisCluster, shard int) string {
+// ShardName is the name of a shard's StatefulSet and of its PodDisruptionBudget.
+// Shards count from 0.
+func ShardName(c *redisv1.RedisCluster, shard int) string {
 	return c.Name + "-" + strconv.Itoa(shard)
 }
 
 // PodName is the name of a member's Pod. Shards and ordinals count from 0.
 func PodName(c *redisv1.RedisCluster, shard, ordinal int) string {
-	return StatefulSetName(c, shard) + "-" + strconv.Itoa(ordinal)
+	return ShardName(c, shard) + "-" + strconv.Itoa(ordinal)
 }
 
 // ClaimName is the name of a member's PersistentVolumeClaim.
@@ -74,3 +74,8 @@ func NetworkPolicyName(c *redisv1.RedisCluster) string { return c.Name }
 
 // OperatorSecretName is the name of the Secret with the operator's login.
 func OperatorSecretName(c *redisv1.RedisCluster) string { return c.Name + "-operator" }
+
+// AuthSecretName is the name of the Secret that is made for the client's
+// password when spec.auth names none. RedisCluster.AuthSecretName is the one
+// that the Pods use.
+func AuthSecretName(c *redisv1.RedisCluster) string { return c.Name + "-auth" }

@@ -11,7 +11,7 @@ import (
 // own included, take one of its Pods at a time. One budget for each shard,
 // because one for all would let both members of a shard go.
 func PodDisruptionBudget(c *redisv1.RedisCluster, shard int) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
-	return policyv1ac.PodDisruptionBudget(StatefulSetName(c, shard), c.Namespace).
+	return policyv1ac.PodDisruptionBudget(ShardName(c, shard), c.Namespace).
 		WithLabels(ShardLabels(c, shard)).
 		WithOwnerReferences(ownerReference(c)).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().

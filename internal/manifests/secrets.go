@@ -17,7 +17,7 @@ func NewPassword() string { return rand.Text() + rand.Text() }
 // one that clients use. It is created once and never applied: the password
 // would change. It means nothing when spec.auth names a Secret or disables auth.
 func AuthSecret(c *redisv1.RedisCluster, password string) *corev1.Secret {
-	return secret(c, c.Name+"-auth", map[string][]byte{redisv1.AuthPasswordKey: []byte(password)})
+	return secret(c, AuthSecretName(c), map[string][]byte{redisv1.AuthPasswordKey: []byte(password)})
 }
 
 // OperatorSecret builds the Secret with the login of the operator and of the

@@ -28,7 +28,7 @@ func StatefulSet(c *redisv1.RedisCluster, shard, members int) *appsv1ac.Stateful
 		spec.WithPersistentVolumeClaimRetentionPolicy(claimRetention(c.Spec.Storage)).
 			WithVolumeClaimTemplates(claimTemplate(c, shard))
 	}
-	return appsv1ac.StatefulSet(StatefulSetName(c, shard), c.Namespace).
+	return appsv1ac.StatefulSet(ShardName(c, shard), c.Namespace).
 		WithLabels(versionedLabels(c, shard)).
 		WithOwnerReferences(ownerReference(c)).
 		WithSpec(spec)
