@@ -115,7 +115,7 @@ func environment(c *redisv1.RedisCluster) []*corev1ac.EnvVarApplyConfiguration {
 		// The prefix of the programs: redis-server, valkey-cli.
 		corev1ac.EnvVar().WithName("ENGINE").WithValue(engine),
 		corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
-			WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath("status.podIP"))),
+			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP"))),
 		corev1ac.EnvVar().WithName("AUTH_DISABLED").WithValue(strconv.FormatBool(c.Spec.AuthDisabled())),
 	}
 }

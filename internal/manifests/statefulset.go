@@ -50,7 +50,10 @@ func claimRetention(s *redisv1.StorageSpec) *appsv1ac.StatefulSetPersistentVolum
 // claimTemplate is the claim of each member. It cannot be changed once the
 // StatefulSet exists, so it holds only labels that never change.
 func claimTemplate(c *redisv1.RedisCluster, shard int) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	// Modes and status are the API server's defaults: it fills them in inside this
+	// field, which is applied as a whole, so without them it would never be equal.
 	spec := corev1ac.PersistentVolumeClaimSpec().
+		WithVolumeMode(corev1.PersistentVolumeFilesystem).
 		WithAccessModes(corev1.ReadWriteOnce).
 		WithResources(corev1ac.VolumeResourceRequirements().
 			WithRequests(corev1.ResourceList{corev1.ResourceStorage: c.Spec.Storage.Size}))
@@ -60,5 +63,6 @@ func claimTemplate(c *redisv1.RedisCluster, shard int) *corev1ac.PersistentVolum
 	claim := &corev1ac.PersistentVolumeClaimApplyConfiguration{}
 	return claim.WithName(DataVolume).
 		WithLabels(ShardLabels(c, shard)).
-		WithSpec(spec)
+		WithSpec(spec).
+		WithStatus(corev1ac.PersistentVolumeClaimStatus().WithPhase(corev1.ClaimPending))
 }

@@ -42,14 +42,32 @@ func (n *Node) SetConfigEpoch(ctx context.Context, epoch uint64) error {
 // AddSlots makes the node claim slots that have no owner in its table. It is all
 // or nothing: one slot that has an owner refuses all.
 func (n *Node) AddSlots(ctx context.Context, ranges ...SlotRange) error {
+	return n.do(ctx, 0, slotsCommand(ctx, "ADDSLOTSRANGE", ranges)...)
+}
+
+// DelSlots makes the node forget who owns slots, in its own table alone. Slots
+// of its own lose their owner; the keys in them stay until they are claimed by
+// another. It is all or nothing: one slot that has no owner refuses all.
+func (n *Node) DelSlots(ctx context.Context, ranges ...SlotRange) error {
+	return n.do(ctx, 0, slotsCommand(ctx, "DELSLOTSRANGE", ranges)...)
+}
+
+// BumpEpoch gives a primary a configuration epoch above all that it knows of,
+// without asking anybody. One that has the highest already keeps it.
+func (n *Node) BumpEpoch(ctx context.Context) error {
+	return n.do(ctx, 0, goredis.NewStatusCmd(ctx, "CLUSTER", "BUMPEPOCH"))
+}
+
+// slotsCommand makes a CLUSTER subcommand over ranges; none for no range.
+func slotsCommand(ctx context.Context, subcommand string, ranges []SlotRange) []goredis.Cmder {
 	if len(ranges) == 0 {
 		return nil
 	}
-	args := []any{"CLUSTER", "ADDSLOTSRANGE"}
+	args := []any{"CLUSTER", subcommand}
 	for _, r := range ranges {
 		args = append(args, r.First, r.Last)
 	}
-	return n.do(ctx, 0, goredis.NewStatusCmd(ctx, args...))
+	return []goredis.Cmder{goredis.NewStatusCmd(ctx, args...)}
 }
 
 // Replicate makes the node a replica of a primary, which must be in its table. It

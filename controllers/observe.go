@@ -1,0 +1,259 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/redis"
+	"github.com/example/redis-operator/internal/status"
+	"github.com/example/redis-operator/internal/topology"
+)
+
+// probeTimeout bounds the look at one node. All nodes are looked at at once, so
+// it bounds the whole look too.
+const probeTimeout = 2 * time.Second
+
+// kubeState is what the cache holds of a cluster's children.
+type kubeState struct {
+	// pods by name. All of them belong to one of the cluster's StatefulSets.
+	pods map[string]*corev1.Pod
+	// statefulSets by shard.
+	statefulSets map[int]*appsv1.StatefulSet
+	// claims are the shards and ordinals that have a PersistentVolumeClaim.
+	claims map[member]bool
+}
+
+// member is the place of a node.
+type member struct{ shard, ordinal int }
+
+// connection is an open connection to the node in a Pod.
+type connection struct {
+	node  *redis.Node
+	state redis.State
+	err   error
+}
+
+// observeKubernetes reads the children from the cache and makes one topology
+// node for each Pod that exists, should exist, or left a volume behind.
+func (p *pass) observeKubernetes(ctx context.Context) error {
+	p.kube = kubeState{pods: map[string]*corev1.Pod{}, statefulSets: map[int]*appsv1.StatefulSet{}, claims: map[member]bool{}}
+	in := []client.ListOption{client.InNamespace(p.cluster.Namespace), client.MatchingLabels(manifests.Selector(p.cluster))}
+
+	var sets appsv1.StatefulSetList
+	if err := p.r.Client.List(ctx, &sets, in...); err != nil {
+		return fmt.Errorf("list StatefulSets: %w", err)
+	}
+	ours := map[string]bool{}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		if shard, ok := p.shardOf(set.Name); ok && isControlledBy(set, p.cluster.UID) {
+			p.kube.statefulSets[shard] = set
+			ours[string(set.UID)] = true
+		}
+	}
+	var pods corev1.PodList
+	if err := p.r.Client.List(ctx, &pods, in...); err != nil {
+		return fmt.Errorf("list Pods: %w", err)
+	}
+	for i := range pods.Items {
+		if o := controllerUID(&pods.Items[i]); ours[string(o)] {
+			p.kube.pods[pods.Items[i].Name] = &pods.Items[i]
+		}
+	}
+	if p.cluster.Spec.Storage != nil {
+		var claims corev1.PersistentVolumeClaimList
+		if err := p.r.Client.List(ctx, &claims, in...); err != nil {
+			return fmt.Errorf("list PersistentVolumeClaims: %w", err)
+		}
+		for i := range claims.Items {
+			if m, ok := p.memberOf(strings.TrimPrefix(claims.Items[i].Name, "data-")); ok {
+				p.kube.claims[m] = true
+			}
+		}
+	}
+	p.facts.Pods = len(p.kube.pods)
+	p.facts.Observed.Nodes = p.places()
+	p.facts.Problems = append(p.facts.Problems, podProblems(p.kube.pods)...)
+	return nil
+}
+
+// places makes the topology nodes, without what Redis itself says.
+func (p *pass) places() []topology.Node {
+	all := map[member]bool{}
+	for shard, members := range p.facts.Desired.Members {
+		for ordinal := range members {
+			all[member{shard, ordinal}] = true
+		}
+	}
+	for m := range p.kube.claims {
+		all[m] = true
+	}
+	for name := range p.kube.pods {
+		if m, ok := p.memberOf(name); ok {
+			all[m] = true
+		}
+	}
+	nodes := make([]topology.Node, 0, len(all))
+	for m := range all {
+		n := topology.Node{Pod: fmt.Sprintf("%s-%d-%d", p.cluster.Name, m.shard, m.ordinal), Shard: m.shard, Ordinal: m.ordinal}
+		if pod := p.kube.pods[n.Pod]; pod != nil {
+			n.IP, n.PodReady = pod.Status.PodIP, podReady(pod)
+			// Without a volume, a Pod none of whose containers ever started
+			// holds nothing. With one, it may hold what an earlier Pod wrote.
+			if p.cluster.Spec.Storage == nil && !everStarted(pod) {
+				n.Knowledge = topology.Blank
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b topology.Node) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	return nodes
+}
+
+// observeRedis asks every node that has an address, all at once.
+func (p *pass) observeRedis(ctx context.Context) error {
+	p.nodes = map[string]*connection{}
+	if len(p.kube.pods) == 0 {
+		return nil
+	}
+	if p.mem.password == "" {
+		return nil // the Secrets could not be made or read; that is reported already
+	}
+	dialer := redis.Dialer{Username: manifests.OperatorUser, Password: p.mem.password, Timeout: probeTimeout}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for name, pod := range p.kube.pods {
+		if pod.Status.PodIP == "" || !running(pod) {
+			continue
+		}
+		c := &connection{node: dialer.Open(net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(manifests.RedisPort)))}
+		p.nodes[name] = c
+		wg.Go(func() { c.state, c.err = c.node.Probe(ctx) })
+	}
+	wg.Wait()
+	rejected := false
+	for i := range p.facts.Observed.Nodes {
+		n := &p.facts.Observed.Nodes[i]
+		c := p.nodes[n.Pod]
+		switch {
+		case c == nil:
+		case c.err != nil:
+			// A running server that does not answer is unknown, not blank.
+			n.Knowledge = topology.Unknown
+			rejected = rejected || redis.IsAuth(c.err)
+			log.FromContext(ctx).V(1).Info("node does not answer", "pod", n.Pod, "reason", c.err.Error())
+		case c.state.Loading:
+			n.Knowledge = topology.Unknown
+		default:
+			learn(n, &c.state)
+			if n.Primary && !n.Slots.Empty() {
+				p.facts.ServedVersion = status.HigherVersion(p.facts.ServedVersion, c.state.Version)
+			}
+		}
+	}
+	if rejected {
+		// The password may have been changed with the Secret: read it again.
+		p.mem.password = ""
+	}
+	return nil
+}
+
+// learn copies what a node says of itself and of others into topology's terms.
+func learn(n *topology.Node, s *redis.State) {
+	n.Knowledge = topology.Answered
+	n.ID, n.Primary, n.Follows = s.ID, s.Role == redis.Primary, s.PrimaryID
+	n.LinkUp, n.Offset, n.Holder, n.Source = s.Replication.LinkUp, s.Replication.Offset, s.HoldsCopy(), s.Replication.PrimaryHost
+	n.ConfigEpoch, n.Keys, n.Slots = s.ConfigEpoch, s.Keys, slotsOf(s.Slots)
+	// Without full coverage cluster_state is ok before gossip has told the node
+	// who owns the other slots.
+	n.ClusterOK, n.Unrouted = s.ClusterOK, s.SlotsAssigned != redis.SlotCount
+	for _, peer := range s.Peers {
+		n.Peers = append(n.Peers, topology.Peer{
+			ID: peer.ID, IP: peer.Host, Handshake: peer.Handshake,
+			Failed: peer.PFail || peer.Fail || peer.NoAddr, Epoch: peer.ConfigEpoch, Slots: slotsOf(peer.Slots),
+		})
+	}
+}
+
+func slotsOf(ranges []redis.SlotRange) topology.Slots {
+	out := make([]topology.Range, len(ranges))
+	for i, r := range ranges {
+		out[i] = topology.Range{First: r.First, Last: r.Last}
+	}
+	return topology.SlotsOf(out...)
+}
+
+// close ends every connection of the pass.
+func (p *pass) close() {
+	for _, c := range p.nodes {
+		_ = c.node.Close() // nothing is pending on it
+	}
+}
+
+// shardOf reads the shard from the name of a StatefulSet.
+func (p *pass) shardOf(name string) (int, bool) {
+	rest, ok := strings.CutPrefix(name, p.cluster.Name+"-")
+	shard, err := strconv.Atoi(rest)
+	return shard, ok && err == nil && shard >= 0
+}
+
+// memberOf reads shard and ordinal from the name of a Pod.
+func (p *pass) memberOf(name string) (member, bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 {
+		return member{}, false
+	}
+	shard, ok := p.shardOf(name[:i])
+	ordinal, err := strconv.Atoi(name[i+1:])
+	return member{shard, ordinal}, ok && err == nil && ordinal >= 0
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp.IsZero()
+		}
+	}
+	return false
+}
+
+// redisStatus is the status of the Redis container; nil before the kubelet
+// reported any.
+func redisStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == manifests.RedisContainer {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+func running(pod *corev1.Pod) bool {
+	s := redisStatus(pod)
+	return s != nil && s.State.Running != nil
+}
+
+// everStarted tells whether the Redis container may have run: only a report of
+// the kubelet that it waits for its first start is proof that it has not.
+func everStarted(pod *corev1.Pod) bool {
+	if s := redisStatus(pod); s != nil {
+		return s.State.Waiting == nil || s.RestartCount > 0 || s.LastTerminationState.Terminated != nil
+	}
+	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodPending
+}

@@ -1,0 +1,78 @@
+package controllers
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/status"
+)
+
+// unschedulableAfter is how long a Pod may be without a node before that is
+// called a problem: with WaitForFirstConsumer volumes it is so for a moment.
+const unschedulableAfter = 4 * time.Second
+
+// waitReasons says what the kubelet's reasons for a waiting container mean.
+var waitReasons = map[string]string{
+	"ErrImagePull": redisv1.ReasonImagePullFailed, "ImagePullBackOff": redisv1.ReasonImagePullFailed,
+	"InvalidImageName": redisv1.ReasonImagePullFailed, "ErrImageNeverPull": redisv1.ReasonImagePullFailed,
+	"CreateContainerConfigError": redisv1.ReasonContainerFailed, "CreateContainerError": redisv1.ReasonContainerFailed,
+	"RunContainerError": redisv1.ReasonContainerFailed, "CrashLoopBackOff": redisv1.ReasonContainerFailed,
+}
+
+// podProblems finds the Pods that do not start because of something that only a
+// person can mend. One problem for each reason, the first Pod's message, so
+// that a hundred Pods with one wrong image are one sentence.
+func podProblems(pods map[string]*corev1.Pod) []status.Problem {
+	var problems []status.Problem
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		p, ok := podProblem(pods[name])
+		if ok && !slices.ContainsFunc(problems, func(q status.Problem) bool { return q.Reason == p.Reason }) {
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+func podProblem(pod *corev1.Pod) (status.Problem, bool) {
+	if !pod.DeletionTimestamp.IsZero() {
+		return status.Problem{}, false
+	}
+	if s := redisStatus(pod); s != nil && s.State.Waiting != nil {
+		reason, ok := waitReasons[s.State.Waiting.Reason]
+		message := fmt.Sprintf("Pod %s: %s", pod.Name, stable(s.State.Waiting.Message))
+		if reason == redisv1.ReasonImagePullFailed {
+			message = fmt.Sprintf("Pod %s: the image %s cannot be pulled; check spec.version, spec.image and spec.imagePullSecrets", pod.Name, pod.Spec.Containers[0].Image)
+		} else if t := s.LastTerminationState.Terminated; t != nil {
+			message = fmt.Sprintf("Pod %s: the server ended with code %d: %s", pod.Name, t.ExitCode, lastLines(t.Message))
+		}
+		return status.Problem{Reason: reason, Message: message}, ok
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && time.Since(c.LastTransitionTime.Time) > unschedulableAfter {
+			return status.Problem{Reason: redisv1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)}, true
+		}
+	}
+	return status.Problem{}, false
+}
+
+// stable cuts from a kubelet's message what changes with every try.
+func stable(message string) string {
+	if i := strings.Index(message, "back-off "); i >= 0 {
+		if j := strings.Index(message[i:], " restarting"); j >= 0 {
+			return message[:i] + message[i+j+1:]
+		}
+	}
+	return message
+}
+
+// lastLines keeps the end of a server's output, where it says why it ended.
+func lastLines(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], " | ")
+}

@@ -1,0 +1,86 @@
+package controllers
+
+import (
+	"context"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/manifests"
+)
+
+// workers is the number of clusters that are worked on at once. A pass mostly
+// waits for answers, so there may be more of them than cores.
+const workers = 8
+
+// SetupWithManager registers the reconciler and what wakes it: changes of a
+// RedisCluster's spec, of its children, and of the Pods of its StatefulSets.
+func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.applier = &Applier{Client: r.Client, APIReader: r.APIReader}
+	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("rediscluster").
+		For(&redisv1.RedisCluster{}, specChanged).
+		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statefulSetChanged})).
+		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
+		Owns(&networkingv1.NetworkPolicy{}, specChanged).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ConfigMap{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(predicate.Funcs{UpdateFunc: podChanged})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// clusterOfPod finds a Pod's cluster by its labels: the Pod's owner is a
+// StatefulSet.
+func clusterOfPod(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[manifests.LabelInstance]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// statefulSetChanged lets through what a pass looks at: the spec, labels,
+// owners, and the revision that new Pods get.
+func statefulSetChanged(e event.UpdateEvent) bool {
+	a, okA := e.ObjectOld.(*appsv1.StatefulSet)
+	b, okB := e.ObjectNew.(*appsv1.StatefulSet)
+	return !okA || !okB || a.Generation != b.Generation ||
+		a.Status.UpdateRevision != b.Status.UpdateRevision || a.Status.ObservedGeneration != b.Status.ObservedGeneration ||
+		!reflect.DeepEqual(a.Labels, b.Labels) || !reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+}
+
+// podChanged lets through what a pass looks at: address, readiness, scheduling,
+// containers, deletion, labels. The kubelet writes more than that.
+func podChanged(e event.UpdateEvent) bool {
+	a, okA := e.ObjectOld.(*corev1.Pod)
+	b, okB := e.ObjectNew.(*corev1.Pod)
+	return !okA || !okB || a.Status.PodIP != b.Status.PodIP || a.Status.Phase != b.Status.Phase ||
+		podReady(a) != podReady(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+		!reflect.DeepEqual(redisStatus(a), redisStatus(b)) ||
+		!reflect.DeepEqual(scheduled(a), scheduled(b)) || !reflect.DeepEqual(a.Labels, b.Labels)
+}
+
+// scheduled is the condition that tells whether a node was found for a Pod.
+func scheduled(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			return &corev1.PodCondition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return nil
+}
