@@ -162,7 +162,8 @@ func setNameConflict(f Facts, s *redisv1.RedisClusterStatus, set setter) {
 }
 
 func phase(c *redisv1.RedisCluster, f Facts, s *redisv1.RedisClusterStatus) redisv1.Phase {
-	served := s.Version != ""
+	// A cluster is being created until it was whole for the first time.
+	created := s.Version != "" && c.Status.Phase != "" && c.Status.Phase != redisv1.PhasePending && c.Status.Phase != redisv1.PhaseCreating
 	switch {
 	case c.Spec.Paused:
 		return redisv1.PhasePaused
@@ -170,7 +171,7 @@ func phase(c *redisv1.RedisCluster, f Facts, s *redisv1.RedisClusterStatus) redi
 		return redisv1.PhaseRunning
 	case f.Plan.Wait == topology.WaitPerson:
 		return redisv1.PhaseFailed
-	case served:
+	case created:
 		return redisv1.PhaseRecovering
 	case len(f.Problems) > 0 && f.Pods == 0:
 		return redisv1.PhasePending

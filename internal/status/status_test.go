@@ -35,7 +35,7 @@ func healthy() status.Facts {
 func cluster() *redisv1.RedisCluster {
 	replicas := int32(4)
 	return &redisv1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Name: "c", Generation: 3},
-		Spec: redisv1.RedisClusterSpec{Replicas: &replicas}}
+		Spec: redisv1.RedisClusterSpec{Replicas: &replicas}, Status: redisv1.RedisClusterStatus{Phase: redisv1.PhaseRunning}}
 }
 
 func TestCompute(t *testing.T) {
@@ -73,11 +73,16 @@ func TestCompute(t *testing.T) {
 			f.Observed.Nodes[0].ClusterOK, f.ServedVersion = false, ""
 			f.Plan = topology.Plan{Wait: topology.WaitRedis, Why: "w"}
 		}, redisv1.PhaseCreating, 3, redisv1.ReasonWaiting, metav1.ConditionFalse},
+		{"serving for the first time and not whole yet: still creating", func(c *redisv1.RedisCluster, f *status.Facts) {
+			c.Status.Phase, f.Observed.Nodes[1].LinkUp = redisv1.PhaseCreating, false
+			f.Plan = topology.Plan{Wait: topology.WaitRedis, Why: "w"}
+		}, redisv1.PhaseCreating, 3, redisv1.ReasonWaiting, metav1.ConditionTrue},
 		{"a person has to look", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[0].Slots = nil
 			f.Plan = topology.Plan{Wait: topology.WaitPerson, Why: "w"}
 		}, redisv1.PhaseFailed, 2, redisv1.ReasonUnsafe, metav1.ConditionFalse},
-		{"a problem before anything exists", func(_ *redisv1.RedisCluster, f *status.Facts) {
+		{"a problem before anything exists", func(c *redisv1.RedisCluster, f *status.Facts) {
+			c.Status.Phase = ""
 			f.Observed, f.Pods, f.ServedVersion = &topology.Observed{}, 0, ""
 			f.Problems = []status.Problem{{Reason: redisv1.ReasonSecretNotFound, Message: "m"}}
 		}, redisv1.PhasePending, 0, redisv1.ReasonSecretNotFound, metav1.ConditionFalse},

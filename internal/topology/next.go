@@ -1,5 +1,10 @@
 package topology
 
+import (
+	"maps"
+	"slices"
+)
+
 // Kind is what an action does to one node. Every kind is safe to repeat.
 type Kind string
 
@@ -11,6 +16,12 @@ const (
 	// Meet makes a node shake hands with the node at an address. Meeting a node
 	// that is known under a stale address corrects the address.
 	Meet Kind = "Meet"
+	// BumpEpoch gives a primary a new configuration epoch, above all that it has
+	// heard of (CLUSTER BUMPEPOCH; it answers STILL when it has the highest one).
+	BumpEpoch Kind = "BumpEpoch"
+	// DelSlots makes a node disregard the owner that it believes slots to have
+	// (CLUSTER DELSLOTSRANGE). It changes that node's table alone.
+	DelSlots Kind = "DelSlots"
 	// AddSlots gives unowned slots to a node.
 	AddSlots Kind = "AddSlots"
 	// Replicate makes an empty node, or a replica, follow a primary.
@@ -32,7 +43,7 @@ type Action struct {
 	Peer string
 	// IP is the address to meet.
 	IP string
-	// Slots are those to add.
+	// Slots are those to add or to disregard.
 	Slots Slots
 	// Epoch is the one to set.
 	Epoch uint64
@@ -64,11 +75,11 @@ type Plan struct {
 // Empty tells whether the plan neither acts nor waits.
 func (p Plan) Empty() bool { return len(p.Actions) == 0 && p.Wait == WaitNothing }
 
-// rules are tried in this order; the first answer that is not empty is the
-// plan. What brings data back comes first and never waits for readiness; then
-// the nodes must find each other, because everything later is decided by what
-// they say of each other; slots come before replicas, because a replica needs a
-// primary that owns some; forgetting comes last, because it is housekeeping.
+// rules are tried in this order. What brings data back comes first and never
+// waits for readiness; then the nodes must find each other, because everything
+// later is decided by what they say of each other; slots come before replicas,
+// because a replica needs a primary that owns some; forgetting comes last,
+// because it is housekeeping.
 var rules = []func(Desired, *Observed) Plan{
 	recoverShards,
 	healAddresses,
@@ -80,13 +91,58 @@ var rules = []func(Desired, *Observed) Plan{
 	awaitPods,
 }
 
-// Next is the next step from what is observed towards what is desired. An empty
-// plan means that nothing is left to do.
+// Next is the next step from what is observed towards what is desired: what the
+// first rule does that has something to do, else what the first rule waits for
+// that waits. A rule that waits does not hold up the later ones, because trouble
+// in one shard must not stop the healing of another: an election that is waited
+// for can need the addresses that a later rule corrects. So each of these rules
+// is safe by itself, whatever the earlier ones wait for. An empty plan means that
+// nothing is left to do.
 func Next(d Desired, o *Observed) Plan {
+	seen, wait := believed(o)
 	for _, rule := range rules {
-		if p := rule(d, o); !p.Empty() {
+		p := rule(d, seen)
+		if len(p.Actions) > 0 {
 			return p
 		}
+		if wait.Empty() {
+			wait = p
+		}
 	}
-	return Plan{}
+	return wait
+}
+
+// believed is what the rules are shown: a node is believed to be who it says
+// only if no other says the same. Two do when the address of a Pod that is known
+// here is stale and another one answers there, or when a volume was copied.
+func believed(o *Observed) (*Observed, Plan) {
+	seen := &Observed{Nodes: slices.Clone(o.Nodes), Ended: o.Ended, byIDs: map[string]*Node{}}
+	var doubles []string
+	for i := range seen.Nodes {
+		n := &seen.Nodes[i]
+		if !n.answered() {
+			continue
+		}
+		other, double := seen.byIDs[n.ID]
+		switch {
+		case n.ID == "":
+			n.Knowledge = Unknown
+		case !double:
+			seen.byIDs[n.ID] = n
+		default:
+			n.Knowledge = Unknown
+			doubles = append(doubles, n.Pod)
+			if other.answered() {
+				other.Knowledge = Unknown
+				doubles = append(doubles, other.Pod)
+			}
+		}
+	}
+	maps.DeleteFunc(seen.byIDs, func(_ string, n *Node) bool { return !n.answered() })
+	if len(doubles) == 0 {
+		return seen, Plan{}
+	}
+	slices.Sort(doubles)
+	return seen, Plan{Wait: WaitPods, Why: "more than one Pod answers with the same node id, so that none of them " +
+		"is believed: " + join(doubles) + "; if that lasts, a volume was copied"}
 }

@@ -12,61 +12,133 @@ const hubs = 8
 // then updates the entry in place, with its id and slots, and a replica follows
 // its primary there. No id is forgotten for it.
 func healAddresses(_ Desired, o *Observed) Plan {
-	var actions []Action
+	var g greetings
 	for _, n := range o.answeredNodes() {
 		for _, peer := range n.Peers {
 			m := o.byID(peer.ID)
-			if m == nil || m == n || peer.Handshake || peer.IP == m.IP || m.IP == "" {
+			if m == nil || m == n || peer.Handshake || peer.IP == m.IP {
 				continue
 			}
-			actions = append(actions, Action{Kind: Meet, Pod: n.Pod, ID: m.ID, Peer: m.Pod, IP: m.IP})
+			g.add(n, m)
 		}
 	}
-	return act(actions, "nodes know each other under addresses that have changed")
+	return g.plan("nodes know each other under addresses that have changed")
 }
 
-// setEpochs gives the first node of each shard of a cluster that owns nothing
-// yet an epoch of its own. Redis allows it only while the node knows nobody.
+// setEpochs gives every new node an epoch of its own, above all that are seen.
+// Redis allows it only while the node knows nobody. Without it new nodes collide
+// with the epoch 0, and raise theirs as they hear of each other: one that becomes
+// a replica meanwhile can keep the very epoch that its primary has. A takeover
+// raises an epoch only if it is not the highest known
+// (clusterBumpConfigEpochWithoutConsensus), so that such a replica would claim
+// its primary's slots with the same epoch, and could lose them to it again, with
+// all that was written since.
+//
+// Epochs of different places are different whether or not all nodes are seen:
+// each place has every len(Nodes)-th epoch.
 func setEpochs(_ Desired, o *Observed) Plan {
-	if !o.Owned().Empty() {
-		return Plan{}
-	}
-	var actions []Action
+	var highest uint64
 	for _, n := range o.answeredNodes() {
-		if n.Ordinal == 0 && n.Primary && n.ConfigEpoch == 0 && len(n.Peers) == 0 {
-			actions = append(actions, Action{Kind: SetEpoch, Pod: n.Pod, Epoch: uint64(n.Shard) + 1})
+		highest = max(highest, n.ConfigEpoch)
+		for _, p := range n.Peers {
+			highest = max(highest, p.Epoch)
 		}
+	}
+	places := uint64(len(o.Nodes))
+	var actions []Action
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		if !n.answered() || !n.Primary || n.ConfigEpoch != 0 || len(n.Peers) > 0 {
+			continue
+		}
+		epoch := highest/places*places + uint64(i) + 1
+		if epoch <= highest {
+			epoch += places
+		}
+		actions = append(actions, Action{Kind: SetEpoch, Pod: n.Pod, Epoch: epoch})
 	}
 	return act(actions, "new nodes get their epochs")
 }
 
-// meet joins nodes that do not know each other. Two nodes that claim the same
-// slot must not meet: the one with the lower epoch would delete its keys.
+// meet joins nodes that do not know each other, unless one would lose its data.
 func meet(_ Desired, o *Observed) Plan {
-	var actions []Action
+	if p := rivals(o); !p.Empty() {
+		return p
+	}
+	var g greetings
 	nodes := o.answeredNodes()
-	for i, a := range nodes {
-		for j, b := range nodes {
-			_, known := a.knows(b.ID)
-			_, mutual := b.knows(a.ID)
-			// Of two nodes that are strangers to each other the first one asks.
-			if i == j || known || min(i, j) >= hubs || (!mutual && i > j) {
-				continue
+	for i, a := range nodes[:min(hubs, len(nodes))] {
+		for _, b := range nodes[i+1:] {
+			_, ab := a.knows(b.ID)
+			_, ba := b.knows(a.ID)
+			switch {
+			case !ab:
+				// Of two nodes that are strangers to each other the first one asks.
+				g.add(a, b)
+			case !ba:
+				g.add(b, a)
 			}
-			if both := a.Slots.Intersect(b.Slots); !both.Empty() {
-				return Plan{Wait: WaitPerson, Why: fmt.Sprintf(
-					"%s and %s do not know each other and both own slots %s: joining them would delete the keys of one; "+
-						"decide which one holds the right data and delete the Pod and the volume of the other", a.Pod, b.Pod, both)}
-			}
-			actions = append(actions, Action{Kind: Meet, Pod: a.Pod, ID: b.ID, Peer: b.Pod, IP: b.IP})
 		}
 	}
-	return act(actions, "nodes have to meet")
+	return g.plan("nodes have to meet")
+}
+
+// rivals finds two nodes that are strangers to each other and claim the same
+// slot. They must not meet, not even through others: the one with the lower
+// epoch would delete its keys.
+func rivals(o *Observed) Plan {
+	var owned Slots
+	nodes := o.answeredNodes()
+	for i, a := range nodes {
+		if a.Slots.Intersect(owned).Empty() {
+			owned = owned.Union(a.Slots)
+			continue
+		}
+		for _, b := range nodes[:i] {
+			both := a.Slots.Intersect(b.Slots)
+			_, ab := a.knows(b.ID)
+			_, ba := b.knows(a.ID)
+			if both.Empty() || ab && ba {
+				continue
+			}
+			return Plan{Wait: WaitPerson, Why: fmt.Sprintf(
+				"%s and %s do not know each other and both own slots %s: joining them would delete the keys of one; "+
+					"decide which one holds the right data and delete the Pod and the volume of the other", b.Pod, a.Pod, both)}
+		}
+		owned = owned.Union(a.Slots)
+	}
+	return Plan{}
+}
+
+// greetings collects the handshakes to order.
+type greetings struct {
+	actions []Action
+	// underWay: some of them have been ordered already.
+	underWay bool
+}
+
+// add makes a node meet another one, unless it is at it already.
+func (g *greetings) add(n, other *Node) {
+	switch {
+	case other.IP == "":
+	case n.shakes(other.IP):
+		g.underWay = true
+	default:
+		g.actions = append(g.actions, Action{Kind: Meet, Pod: n.Pod, ID: other.ID, Peer: other.Pod, IP: other.IP})
+	}
+}
+
+func (g *greetings) plan(why string) Plan {
+	if len(g.actions) == 0 && g.underWay {
+		return Plan{Wait: WaitRedis, Why: why + ", and are shaking hands"}
+	}
+	return act(g.actions, why)
 }
 
 // forget removes ids that are left over from nodes of the past: they own
-// nothing, nobody follows them, they are marked failed, and every node of the
-// cluster is known, so that none of them is one that just does not answer.
+// nothing, nobody follows them, nobody can reach them or their process has
+// ended, and every node of the cluster is known, so that none of them is one
+// that just does not answer.
 func forget(_ Desired, o *Observed) Plan {
 	if !o.Complete() {
 		return Plan{}
@@ -75,10 +147,10 @@ func forget(_ Desired, o *Observed) Plan {
 	nodes := o.answeredNodes()
 	for _, n := range nodes {
 		keep[n.ID], keep[n.Follows] = true, true
-		for _, p := range n.Peers {
-			if !p.Slots.Empty() || !p.Failed {
-				keep[p.ID] = true
-			}
+	}
+	for id, g := range o.ghosts() {
+		if !g.slots.Empty() || g.reachable && !o.Ended[id] {
+			keep[id] = true
 		}
 	}
 	var actions []Action

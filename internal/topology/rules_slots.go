@@ -2,67 +2,14 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// recoverShards promotes a replica of a primary that has provably ended, where
-// Redis cannot elect one: fewer than a majority of the primaries are left to
-// vote, as in every cluster of one or two shards. Elsewhere the election is
-// Redis's own. An empty or never-synced replica is no candidate.
-func recoverShards(_ Desired, o *Observed) Plan {
-	best := map[string]*Node{}
-	for _, n := range o.answeredNodes() {
-		if n.Primary || n.LinkUp || n.Follows == "" || o.byID(n.Follows) != nil {
-			continue
-		}
-		if p, known := n.knows(n.Follows); !known || p.Slots.Empty() {
-			continue
-		}
-		b := best[n.Follows]
-		if n.Holder && (b == nil || n.Offset > b.Offset || n.Offset == b.Offset && n.ID < b.ID) {
-			best[n.Follows] = n
-		}
-	}
-	for _, n := range o.answeredNodes() {
-		lost := n.Follows
-		switch {
-		case best[lost] != n:
-		case canElect(o, lost):
-			return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d is gone; its replicas elect another", n.Shard)}
-		case !o.Ended[lost]:
-			return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
-				"the primary of shard %d does not answer; %s is promoted once that process has provably ended", n.Shard, n.Pod)}
-		default:
-			return act([]Action{{Kind: Takeover, Pod: n.Pod, ID: lost}},
-				fmt.Sprintf("the primary of shard %d has ended and no majority is left to elect another", n.Shard))
-		}
-	}
-	return Plan{}
-}
-
-// canElect tells whether a majority of the primaries that own slots, the lost
-// one counted, is left to vote.
-func canElect(o *Observed, lost string) bool {
-	voters := map[string]bool{lost: true}
-	alive := 0
-	for _, n := range o.answeredNodes() {
-		if n.Primary && !n.Slots.Empty() {
-			alive++
-			voters[n.ID] = true
-		}
-		for _, p := range n.Peers {
-			if !p.Slots.Empty() && o.byID(p.ID) == nil {
-				voters[p.ID] = true
-			}
-		}
-	}
-	return alive > len(voters)/2
-}
-
 // assignSlots gives slots without an owner to the shards that have none, or,
 // where every shard has some, to the one with the fewest. It needs every node
-// to be known: a slot is free only if no node claims it and nobody holds a copy
-// of what its last owner had.
+// to be known and to have met the others: a slot is free only if no node claims
+// it, its last owner is gone, and nobody holds a copy of what that one had.
 func assignSlots(d Desired, o *Observed) Plan {
 	free := AllSlots.Minus(o.Owned())
 	if free.Empty() {
@@ -72,16 +19,20 @@ func assignSlots(d Desired, o *Observed) Plan {
 		return Plan{Wait: WaitPods, Why: fmt.Sprintf(
 			"slots have no owner; they are given out once every node is known, and nothing is known of %s", join(names))}
 	}
-	if held, by := heldCopies(o); !held.Intersect(free).Empty() {
-		return Plan{Wait: WaitPerson, Why: fmt.Sprintf(
-			"slots %s have lost their primary, and %s still holds a copy that cannot be promoted safely: look at that node, "+
-				"then either let it take over (CLUSTER FAILOVER TAKEOVER) or delete its Pod", held.Intersect(free), by)}
+	if p := meet(d, o); !p.Empty() {
+		return p
+	}
+	if p := stillHeld(o, free); !p.Empty() {
+		return p
 	}
 	takers, wait := takersOf(d, o)
 	if len(takers) == 0 {
 		return wait
 	}
 	parts := free.Split(len(takers))
+	if p := outbid(o, takers, parts); !p.Empty() {
+		return p
+	}
 	var actions []Action
 	for i, n := range takers {
 		if !parts[i].Empty() {
@@ -91,18 +42,94 @@ func assignSlots(d Desired, o *Observed) Plan {
 	return act(actions, "slots without an owner are given out")
 }
 
-// heldCopies is the set of slots of primaries that no node is any more, but
-// that an answered replica still follows, and the Pod of one such replica.
-func heldCopies(o *Observed) (held Slots, by string) {
-	for _, n := range o.answeredNodes() {
-		if n.Primary || n.Keys == 0 || o.byID(n.Follows) != nil {
-			continue
+// outbid makes claims to slots that had an owner before count. A table gives a
+// slot up only to a claim with a higher epoch than its owner's, and a node that
+// claims with a lower one is told of the old owner (clusterProcessPacket,
+// clusterUpdateSlotsConfigWith): Redis makes it a replica of that ghost. So a
+// taker first gets an epoch above all that other tables have for these slots, then
+// it disregards the owners in its own table, which would make it refuse them.
+func outbid(o *Observed, takers []*Node, parts []Slots) Plan {
+	claims := o.claims(slices.Concat(parts...))
+	var bumps, dels []Action
+	for i, n := range takers {
+		needs, level, busy := false, false, Slots{}
+		for _, c := range claims {
+			both := c.slots.Intersect(parts[i])
+			if both.Empty() || c.owner == n.ID {
+				continue
+			}
+			if c.view == n {
+				busy = busy.Union(both)
+				continue
+			}
+			needs = needs || n.ConfigEpoch <= c.epoch
+			level = level || n.ConfigEpoch == c.epoch && c.epoch > 0
 		}
-		if p, ok := n.knows(n.Follows); ok && !p.Slots.Empty() {
-			held, by = held.Union(p.Slots), n.Pod
+		if needs {
+			bumps = append(bumps, Action{Kind: BumpEpoch, Pod: n.Pod})
+		}
+		if level {
+			bumps = append(bumps, Action{Kind: BumpEpoch, Pod: another(o, n).Pod})
+		}
+		if !busy.Empty() {
+			dels = append(dels, Action{Kind: DelSlots, Pod: n.Pod, Slots: busy})
 		}
 	}
-	return held, by
+	if len(bumps) > 0 {
+		return act(bumps, "nodes that get slots of nodes of the past need a higher epoch than those had")
+	}
+	return act(dels, "nodes disregard the owners of the past of the slots that they get")
+}
+
+// another node has to raise its epoch first when a taker's own is already the
+// highest that it knows of, because then the taker refuses to
+// (clusterBumpConfigEpochWithoutConsensus). A replica can do it too. There is
+// one: the node in whose table the claim is.
+func another(o *Observed, than *Node) *Node {
+	var other *Node
+	for _, n := range o.answeredNodes() {
+		if n != than && (other == nil || n.Primary && !other.Primary) {
+			other = n
+		}
+	}
+	return other
+}
+
+// stillHeld tells whether free slots may have an owner or a copy after all: a
+// replica of a primary that no node is any more, or a process that outlives its
+// Pod, as after a deletion with force: that primary itself, or a replica of it.
+func stillHeld(o *Observed, free Slots) Plan {
+	ghosts, heads := o.ghosts(), o.heads()
+	var pending, stuck []string
+	var held Slots
+	for _, n := range o.answeredNodes() {
+		if n.Primary || o.byID(n.Follows) != nil {
+			continue
+		}
+		slots := ghosts[n.Follows].lostSlots(heads[n.Shard], free)
+		switch {
+		case slots.Empty():
+		case n.LinkUp || n.Holder:
+			pending = append(pending, n.Pod)
+		case n.Keys > 0:
+			held, stuck = held.Union(slots), append(stuck, n.Pod)
+		}
+	}
+	if len(pending) > 0 {
+		return Plan{Wait: WaitRedis, Why: "slots have lost their primary, and a copy of them is on " + join(pending)}
+	}
+	for id, g := range ghosts {
+		if g.reachable && !o.Ended[id] {
+			return Plan{Wait: WaitRedis, Why: "slots have no owner, and a node that is no Pod of the cluster any more " +
+				"may still run and own them or have a copy of them"}
+		}
+	}
+	if len(stuck) > 0 {
+		return Plan{Wait: WaitPerson, Why: fmt.Sprintf(
+			"slots %s have lost their primary, and %s still holds a copy that cannot be promoted safely: look at that node, "+
+				"then either let it take over (CLUSTER FAILOVER TAKEOVER) or delete its Pod and its volume", held, join(stuck))}
+	}
+	return Plan{}
 }
 
 // takersOf picks the primaries that get free slots: one for each wanted shard
@@ -119,7 +146,7 @@ func takersOf(d Desired, o *Observed) ([]*Node, Plan) {
 		}
 		n := firstPrimary(o, shard)
 		if n == nil {
-			return nil, Plan{Wait: WaitPods, Why: fmt.Sprintf("shard %d has no primary to hold its slots yet", shard)}
+			return nil, noPrimary(o, shard)
 		}
 		takers = append(takers, n)
 	}
@@ -141,42 +168,89 @@ func firstPrimary(o *Observed, shard int) *Node {
 	return first
 }
 
+// noPrimary says what a shard waits for that has nobody to give slots to. All
+// nodes are known.
+func noPrimary(o *Observed, shard int) Plan {
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; n.Shard == shard && n.Knowledge == Blank {
+			return Plan{Wait: WaitPods, Why: fmt.Sprintf("shard %d has no primary to hold its slots yet", shard)}
+		}
+	}
+	return Plan{Wait: WaitPerson, Why: fmt.Sprintf(
+		"every node of shard %d is a replica, and none has a copy of the shard's data: "+
+			"delete the Pod, and the volume, of one of them, so that it comes back as a primary", shard)}
+}
+
 // attachReplicas makes every member of a shard that is not its primary follow
-// it. A node with keys or slots of its own is left alone, and so is a replica
-// of a primary that is gone: it may hold the last copy.
+// it, at its present address. A node with slots of its own is left alone, and so
+// is one that may hold the last copy of something.
 func attachReplicas(_ Desired, o *Observed) Plan {
 	var actions []Action
-	var waits []string
+	var waits, unsafe []string
+	complete := AllSlots.Minus(o.Owned()).Empty()
+	heads := o.heads()
 	for _, n := range o.answeredNodes() {
-		head := o.Head(n.Shard)
-		if head == nil || n == head || !n.Primary && n.Follows == head.ID {
+		head := heads[n.Shard]
+		if head == nil || n == head || followsRightly(n, head) {
 			continue
 		}
 		_, met := n.knows(head.ID)
 		switch {
+		case o.superseded(head):
+			waits = append(waits, head.Pod+" has yet to hear that another node owns its slots")
 		case !n.Slots.Empty():
 			waits = append(waits, n.Pod+" owns slots although "+head.Pod+" leads its shard")
 		case n.Primary && n.Keys > 0:
-			waits = append(waits, n.Pod+" holds keys of slots that it does not own")
-		case !n.Primary && holdsLastCopy(o, n):
-			waits = append(waits, n.Pod+" follows a primary that is gone")
+			unsafe = append(unsafe, n.Pod+" holds keys of slots that it does not own")
+		case n.Keys > 0 && head.Keys == 0 && !n.LinkUp:
+			unsafe = append(unsafe, n.Pod+" holds keys and its shard's primary, "+head.Pod+", holds none")
+		case holdsLastCopy(o, n, complete):
+			waits = append(waits, n.Pod+" may hold the last copy of what its primary had")
 		case !met:
 			waits = append(waits, n.Pod+" has not met "+head.Pod+" yet")
 		default:
 			actions = append(actions, Action{Kind: Replicate, Pod: n.Pod, ID: head.ID, Peer: head.Pod})
 		}
 	}
-	if len(actions) == 0 && len(waits) > 0 {
+	switch {
+	case len(actions) > 0:
+		return act(actions, "nodes become replicas of their shard's primary")
+	case len(unsafe) > 0:
+		return Plan{Wait: WaitPerson, Why: join(unsafe) + ": look at that node, then save its keys or delete its Pod and its volume"}
+	case len(waits) > 0:
 		return Plan{Wait: WaitRedis, Why: join(waits)}
+	default:
+		return Plan{}
 	}
-	return act(actions, "nodes become replicas of their shard's primary")
 }
 
-// holdsLastCopy tells whether a replica follows a primary that does not answer
-// and still owns slots, in the replica's eyes.
-func holdsLastCopy(o *Observed, n *Node) bool {
+// followsRightly tells whether a node is a replica of its head and copies from
+// where that is. Redis 7 to 8 correct a primary's address by gossip without
+// telling their own replication (clusterProcessGossipSection, unlike
+// nodeUpdateAddressIfNeeded): the table is right then, and the link down for
+// ever, until they are told to follow once more.
+func followsRightly(n, head *Node) bool {
+	if n.Primary || n.Follows != head.ID {
+		return false
+	}
+	p, _ := n.knows(head.ID)
+	lost := !n.LinkUp && n.Source != "" && n.Source != head.IP && p.IP == head.IP
+	return !lost
+}
+
+// holdsLastCopy tells whether a replica of another primary than its head may
+// hold the last copy of something: that primary does not answer, and nobody is
+// known to have succeeded it, or it has come back empty. complete tells whether
+// all slots have an owner that answers.
+func holdsLastCopy(o *Observed, n *Node, complete bool) bool {
+	if n.Primary || n.Keys == 0 {
+		return false
+	}
+	if primary := o.byID(n.Follows); primary != nil {
+		return primary.Keys == 0 && !n.LinkUp
+	}
 	p, known := n.knows(n.Follows)
-	return o.byID(n.Follows) == nil && known && !p.Slots.Empty() && n.Keys > 0
+	return !known || !p.Slots.Empty() || !complete
 }
 
 // awaitPods says what is missing when Redis itself needs nothing.
@@ -192,7 +266,7 @@ func awaitPods(d Desired, o *Observed) Plan {
 		switch n := &o.Nodes[i]; {
 		case n.Knowledge == Blank:
 			unready = append(unready, n.Pod)
-		case !o.HoldsRole(n):
+		case !o.HoldsRole(n) || n.Unrouted:
 			roleless = append(roleless, n.Pod)
 		case !n.PodReady:
 			unready = append(unready, n.Pod)

@@ -3,6 +3,11 @@
 // about Redis that its rules rest on are in docs/redis-facts.md.
 package topology
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Desired is the shape that the user asks for.
 type Desired struct {
 	// Members is the number of nodes of each shard, by index.
@@ -31,6 +36,9 @@ type Observed struct {
 	Nodes []Node
 	// Ended holds the ids whose process has provably ended. Absence proves nothing.
 	Ended map[string]bool
+
+	// byIDs finds the answered nodes; Next makes it, nil means a plain search.
+	byIDs map[string]*Node
 }
 
 // Node is one Pod and the Redis server in it. The fields below Knowledge are
@@ -53,6 +61,9 @@ type Node struct {
 	Primary bool
 	// Follows is the id of the primary that a replica follows; empty for none.
 	Follows string
+	// Source is the address that a replica copies from, which can be stale while
+	// every table is right; empty for a primary and when it is not known.
+	Source string
 	// LinkUp tells whether a replica's link to its primary is up and synced.
 	LinkUp bool
 	// Holder tells whether a replica whose link is down still holds a copy that
@@ -65,6 +76,9 @@ type Node struct {
 	// ClusterOK is the node's own cluster_state. It stays false for the first
 	// two seconds of a primary's life (CLUSTER_WRITABLE_DELAY).
 	ClusterOK bool
+	// Unrouted: some slot has no owner in the node's eyes, so that it cannot
+	// redirect clients there. Gossip takes a moment to tell it.
+	Unrouted bool
 	// Keys is the number of keys that the node holds.
 	Keys int64
 	// Slots are the slots that the node claims for itself; empty for a replica.
@@ -78,10 +92,16 @@ type Peer struct {
 	ID, IP string
 	// Handshake: the line is of a MEET under way and its id is not real yet.
 	Handshake bool
-	// Failed: the peer is marked failed (by a majority, or has no address).
+	// Failed: the node cannot reach the peer ("fail?"), a majority of the
+	// primaries agreed that nobody can ("fail"), or it has no address
+	// ("noaddr"). "fail?" counts because one or two shards have no majority that
+	// could ever agree on the loss of one.
 	Failed bool
 	// Slots that the peer owns, in the eyes of this node.
 	Slots Slots
+	// Epoch is the configuration epoch of the peer's claim to its slots, in the
+	// eyes of this node; for a replica it is its primary's.
+	Epoch uint64
 }
 
 // Name is how a node is named to people: its Pod.
@@ -112,6 +132,9 @@ func (o *Observed) answeredNodes() []*Node {
 
 // byID finds an answered node by its id, or nil.
 func (o *Observed) byID(id string) *Node {
+	if o.byIDs != nil {
+		return o.byIDs[id]
+	}
 	for i := range o.Nodes {
 		if o.Nodes[i].answered() && o.Nodes[i].ID == id {
 			return &o.Nodes[i]
@@ -145,13 +168,44 @@ func (o *Observed) Owned() Slots {
 }
 
 // Head is the primary of a shard: the answered member with the most slots, or
-// nil when no member owns any.
+// nil when no member owns any. Of members that claim the same slots only the one
+// with the higher epoch counts: the other one has yet to hear that it was
+// replaced.
 func (o *Observed) Head(shard int) *Node {
-	var head *Node
-	for _, n := range o.answeredNodes() {
-		if n.Shard == shard && !n.Slots.Empty() && (head == nil || n.Slots.Count() > head.Slots.Count()) {
-			head = n
+	var claimants []*Node
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; n.Shard == shard && n.answered() && !n.Slots.Empty() {
+			claimants = append(claimants, n)
 		}
+	}
+	return headOf(claimants)
+}
+
+// heads are the heads of all shards that have one.
+func (o *Observed) heads() map[int]*Node {
+	claimants := map[int][]*Node{}
+	for _, n := range o.answeredNodes() {
+		if !n.Slots.Empty() {
+			claimants[n.Shard] = append(claimants[n.Shard], n)
+		}
+	}
+	heads := map[int]*Node{}
+	for shard, nodes := range claimants {
+		heads[shard] = headOf(nodes)
+	}
+	return heads
+}
+
+func headOf(claimants []*Node) *Node {
+	slices.SortStableFunc(claimants, func(a, b *Node) int { return cmp.Compare(b.ConfigEpoch, a.ConfigEpoch) })
+	var head *Node
+	var taken Slots
+	most := 0
+	for _, n := range claimants {
+		if own := n.Slots.Minus(taken).Count(); own > most {
+			head, most = n, own
+		}
+		taken = taken.Union(n.Slots)
 	}
 	return head
 }
@@ -182,7 +236,7 @@ func Converged(d Desired, o *Observed) bool {
 		return false
 	}
 	for i := range o.Nodes {
-		if !o.Nodes[i].PodReady || !o.HoldsRole(&o.Nodes[i]) {
+		if !o.Nodes[i].PodReady || o.Nodes[i].Unrouted || !o.HoldsRole(&o.Nodes[i]) {
 			return false
 		}
 	}

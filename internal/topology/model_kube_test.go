@@ -1,0 +1,455 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// The world around the servers: Pods that start, end and move, volumes, the
+// start guard, clients that write, and what an operator can see of it all.
+
+// place is one ordinal of a StatefulSet: its Pod, when there is one.
+type place struct {
+	name           string
+	shard, ordinal int
+	exists         bool // the Pod object
+	ip             string
+	started        bool // a container of this Pod has started
+	startAt        int
+	shown          pod // what the operator's cache shows of the Pod
+	srv            *server
+	// disk is the last process that wrote the volume, or the Pod's emptyDir; its
+	// table, role and data are what the next one reads.
+	disk *server
+}
+
+// pod is what the API server tells of a Pod.
+type pod struct {
+	exists, started bool
+	ip              string
+}
+
+type world struct {
+	rng           *rand.Rand
+	now, ids      int
+	storage       bool
+	forgetSpreads bool // FORGET is gossiped, since 7.2
+	desired       Desired
+	places        []*place
+	servers       []*server // all processes
+	zombies       map[*server]int
+	ips           []string // addresses that were used before
+	everOwned     Slots
+	version       int
+	best          map[int]int // slot → the newest version of its key that must live on
+	trace         []string
+}
+
+func newWorld(seed uint64, members []int, storage bool) *world {
+	w := &world{rng: rand.New(rand.NewPCG(seed, 0)), storage: storage, desired: Desired{Members: members},
+		zombies: map[*server]int{}, best: map[int]int{}}
+	w.forgetSpreads = w.chance(2)
+	for shard, n := range members {
+		for ordinal := range n {
+			p := &place{name: fmt.Sprintf("c-%d-%d", shard, ordinal), shard: shard, ordinal: ordinal}
+			w.places = append(w.places, p)
+			w.create(p)
+		}
+	}
+	return w
+}
+
+func (w *world) chance(n int) bool { return w.rng.IntN(n) == 0 }
+
+func (w *world) newID(prefix string) string {
+	w.ids++
+	return fmt.Sprintf("%s%02d.%d", prefix, w.rng.IntN(90)+10, w.ids)
+}
+
+func (w *world) logf(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%4d  ", w.now)+fmt.Sprintf(format, args...))
+}
+
+func (w *world) shuffledLines(lines []*line) []*line {
+	out := slices.Clone(lines)
+	w.rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// listening is the server that answers at an address.
+func (w *world) listening(ip string) *server {
+	for _, s := range w.servers {
+		if s.ip == ip && ip != "" && s.hung <= w.now && s.loading <= w.now && !s.guarded {
+			return s
+		}
+	}
+	return nil
+}
+
+func (w *world) hanging(ip string) bool {
+	return slices.ContainsFunc(w.servers, func(s *server) bool { return s.ip == ip && s.hung > w.now })
+}
+
+// unheardOf tells whether a process is one that no Pod runs and that no Pod's
+// table lists as alive: nobody can know that it lives.
+func (w *world) unheardOf(s *server) bool {
+	if _, zombie := w.zombies[s]; !zombie {
+		return false
+	}
+	return !slices.ContainsFunc(w.places, func(p *place) bool {
+		l := tableLine(p.srv, s.id)
+		return l != nil && !l.fail && !l.pfail
+	})
+}
+
+func tableLine(s *server, id string) *line {
+	if s == nil {
+		return nil
+	}
+	return s.line(id)
+}
+
+func (w *world) live(id string) *server {
+	for _, s := range w.servers {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// newIP is often one that another Pod had before, but not one at which some
+// table has a primary: whoever follows that one would copy from the wrong node,
+// and neither Redis nor the planner can help it.
+func (w *world) newIP() string {
+	if w.chance(2) {
+		for _, ip := range w.ips {
+			if !w.addressed(ip) {
+				return ip
+			}
+		}
+	}
+	ip := fmt.Sprintf("10.0.0.%d", len(w.ips)+1)
+	w.ips = append(w.ips, ip)
+	return ip
+}
+
+func (w *world) addressed(ip string) bool {
+	names := func(s *server) bool {
+		return s.ip == ip || s.source == ip || slices.ContainsFunc(s.table, func(l *line) bool { return l.primary && l.ip == ip })
+	}
+	return slices.ContainsFunc(w.servers, names) || slices.ContainsFunc(w.places, func(p *place) bool {
+		return p.ip == ip || p.disk != nil && names(p.disk)
+	})
+}
+
+// create makes the Pod object of a place.
+func (w *world) create(p *place) {
+	p.exists, p.started, p.ip = true, false, ""
+	p.startAt = w.now + 1 + w.rng.IntN(6)
+	if !w.storage {
+		p.disk = nil
+	}
+}
+
+// start starts the container of a Pod.
+func (w *world) start(p *place) {
+	if p.ip == "" {
+		p.ip = w.newIP()
+	}
+	s := &server{w: w, ip: p.ip, pod: p.name, born: w.now, primary: true, banned: map[string]int{}, data: map[int]int{}}
+	if d := p.disk; d == nil {
+		s.id = w.newID("n")
+	} else {
+		s.load(d)
+		s.guarded = !w.storage && s.primary && !s.slots.Empty()
+	}
+	p.started, p.srv, p.disk = true, s, s
+	w.servers = append(w.servers, s)
+	w.logf("%s starts as %s at %s, %d keys, slots %q", p.name, s.id, s.ip, len(s.data), s.slots)
+}
+
+// load reads nodes.conf and the data that an earlier process left.
+func (s *server) load(d *server) {
+	s.id, s.primary, s.follows, s.slots = d.id, d.primary, d.follows, d.slots
+	s.current, s.config, s.lastVote = d.current, d.config, d.lastVote
+	for _, l := range d.table {
+		if !l.handshake {
+			c := *l
+			c.pinged, c.failedAt = 0, s.w.now
+			if !c.primary {
+				c.epoch = 0
+			}
+			s.add(&c)
+		}
+	}
+	switch {
+	case s.w.storage:
+		s.data, s.offset = cloneData(d.data), d.offset
+	case !s.primary && s.w.chance(2): // the dump.rdb of a full synchronisation
+		s.data = cloneData(d.data)
+	}
+	if len(s.data) > 0 {
+		s.loading = s.w.now + s.w.rng.IntN(6)
+	}
+	if !s.primary {
+		return
+	}
+	owned := s.slots // verifyClusterConfigWithData
+	for _, l := range s.table {
+		owned = owned.Union(l.slots)
+	}
+	for _, slot := range slices.Sorted(maps.Keys(s.data)) {
+		s.slots = s.slots.Union(Slots{{slot, slot}}.Minus(owned))
+	}
+}
+
+// end ends the process of a place; its Pod restarts it.
+func (w *world) end(p *place) {
+	if p.srv == nil {
+		return
+	}
+	w.logf("%s: process %s ends", p.name, p.srv.id)
+	w.remove(p.srv)
+	p.srv, p.startAt = nil, w.now+1+w.rng.IntN(4)
+}
+
+func (w *world) remove(s *server) {
+	w.servers = slices.DeleteFunc(w.servers, func(other *server) bool { return other == s })
+	delete(w.zombies, s)
+}
+
+// remake deletes the Pod of a place, and its volume if that is wanted; another
+// one is made. With force the process lives on for a while.
+func (w *world) remake(p *place, force, volume bool) {
+	w.logf("%s: Pod deleted, force %v, volume %v", p.name, force, volume)
+	if s := p.srv; s != nil && force {
+		// It can be reached: to tell one that cannot from one that is gone is
+		// beyond anybody, see ADR 2.
+		s.hung = 0
+		w.zombies[s] = w.now + 2 + w.rng.IntN(3*nodeTimeout)
+		p.srv = nil
+	}
+	w.end(p)
+	if volume {
+		p.disk = nil
+	}
+	w.create(p)
+}
+
+// tick lets half a second pass.
+func (w *world) tick() {
+	w.now++
+	order := slices.Clone(w.servers)
+	w.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, s := range order {
+		if s.guarded {
+			w.guard(s)
+		}
+		if s.hung <= w.now && s.loading <= w.now && !s.guarded {
+			s.tick()
+			s.replicate()
+		}
+	}
+	for _, s := range order {
+		if end, ok := w.zombies[s]; ok && end <= w.now {
+			w.logf("process %s, whose Pod is long gone, ends", s.id)
+			w.remove(s)
+			w.best = w.newest()
+		}
+	}
+	for _, p := range w.places {
+		attached := w.storage && slices.ContainsFunc(w.servers, func(s *server) bool { return s.pod == p.name })
+		if p.exists && p.srv == nil && p.startAt <= w.now && !attached {
+			w.start(p)
+		}
+		if w.chance(2) {
+			p.shown = pod{p.exists, p.started, p.ip}
+		}
+	}
+	w.write()
+}
+
+// guard is the start guard of a primary that has lost its data: it lets nobody
+// connect while a replica holds a copy, and promotes that one if nobody else
+// does. While there are only stale copies it waits for somebody's consent.
+func (w *world) guard(s *server) {
+	var best *server
+	stale := false
+	for _, r := range w.servers {
+		switch {
+		case r != s && r.primary && !r.slots.Intersect(s.slots).Empty():
+			s.guarded = false
+		case r.follows == s.id && r.holder() && (best == nil || r.offset > best.offset):
+			best = r
+		case r.follows == s.id && len(r.data) > 0:
+			stale = true
+		}
+	}
+	switch {
+	case best == nil && !stale:
+		s.guarded = false
+	case best == nil && w.now-s.born >= 4*nodeTimeout:
+		w.logf("somebody consents to %s starting without data", s.pod)
+		for _, r := range w.servers {
+			if r.follows == s.id {
+				r.data = map[int]int{}
+			}
+		}
+		w.best, s.guarded = w.newest(), false
+	case best != nil && s.guarded && w.now-s.born >= 8 && best.hung <= w.now:
+		w.logf("the start guard of %s promotes %s", s.pod, best.pod)
+		_ = best.do(Action{Kind: Takeover}) // refused when it has been promoted meanwhile
+	}
+}
+
+// write lets a client write to a slot, if all live copies of it take part: what
+// asynchronous replication may lose is not the planner's business.
+func (w *world) write() {
+	slot := w.rng.IntN(SlotCount)
+	in := Slots{{slot, slot}}
+	var owner *server
+	for _, s := range w.servers {
+		if !s.slots.Intersect(in).Empty() {
+			if owner != nil {
+				return
+			}
+			owner = s
+		}
+	}
+	if owner == nil || w.listening(owner.ip) != owner || !owner.clusterOK() {
+		return
+	}
+	if w.replaced(owner, in) {
+		return
+	}
+	copies := []*server{owner}
+	for _, s := range w.servers {
+		if s.follows == owner.id {
+			if !s.linkUp || s.hung > w.now {
+				return
+			}
+			copies = append(copies, s)
+		}
+	}
+	w.version++
+	offset := owner.offset + 100
+	for _, s := range copies {
+		s.data[slot], s.offset = w.version, offset
+	}
+	w.best[slot] = w.version
+}
+
+// replaced tells whether an owner of slots has a successor that it has not heard
+// of. What it writes will be lost, and to keep it from writing is the business of
+// the start guard and not of the planner.
+func (w *world) replaced(owner *server, slots Slots) bool {
+	later := func(claim Slots, epoch uint64) bool {
+		return epoch > owner.config && !claim.Intersect(slots).Empty()
+	}
+	for _, p := range w.places {
+		if p.disk != nil && later(p.disk.slots, p.disk.config) {
+			return true
+		}
+	}
+	for _, s := range w.servers {
+		if slices.ContainsFunc(s.table, func(l *line) bool { return later(l.slots, l.epoch) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// newest is the newest version of each key in any copy, on any volume.
+func (w *world) newest() map[int]int {
+	out := map[int]int{}
+	add := func(s *server) {
+		for slot, v := range s.data {
+			out[slot] = max(out[slot], v)
+		}
+	}
+	for _, s := range w.servers {
+		add(s)
+	}
+	for _, p := range w.places {
+		if p.disk != nil && w.storage {
+			add(p.disk)
+		}
+	}
+	return out
+}
+
+// observe is what a pass of the operator learns.
+func (w *world) observe() *Observed {
+	o := &Observed{}
+	for _, p := range w.places {
+		n := Node{Pod: p.name, Shard: p.shard, Ordinal: p.ordinal}
+		if p.shown.exists {
+			n.IP = p.shown.ip
+			if !w.storage && !p.shown.started {
+				n.Knowledge = Blank
+			}
+			// Who answers at the address that the cache shows may be another one.
+			if s := w.listening(p.shown.ip); p.shown.started && s != nil && s.mute <= w.now {
+				s.node(&n)
+				n.PodReady = s.primary || s.linkUp
+			}
+		}
+		o.Nodes = append(o.Nodes, n)
+	}
+	w.gatherEvidence(o)
+	return o
+}
+
+// gatherEvidence does what the controllers do, see ADR 2.
+func (w *world) gatherEvidence(o *Observed) {
+	answered := map[string]bool{}
+	for _, n := range o.answeredNodes() {
+		answered[n.ID] = true
+	}
+	for _, n := range o.answeredNodes() {
+		if n.Primary || n.LinkUp || answered[n.Follows] {
+			continue
+		}
+		p, _ := n.knows(n.Follows)
+		ip := p.IP
+		if ip == "" {
+			ip = n.Source
+		}
+		if ip != "" && w.hasEnded(n.Follows, ip) {
+			if o.Ended == nil {
+				o.Ended = map[string]bool{}
+			}
+			o.Ended[n.Follows] = true
+		}
+	}
+}
+
+func (w *world) hasEnded(id, ip string) bool {
+	for _, p := range w.places {
+		if p.exists && p.ip == ip {
+			return p.started && (p.srv == nil || p.srv.guarded)
+		}
+	}
+	s := w.listening(ip)
+	return s == nil || s.id != id
+}
+
+func cloneData(data map[int]int) map[int]int { return maps.Clone(data) }
+
+// dump shows all servers, for the trace of a failed run.
+func (w *world) dump() string {
+	var b strings.Builder
+	for _, s := range w.servers {
+		fmt.Fprintf(&b, "%s %s at %s: primary %v, follows %q from %q, link %v, slots %q, epoch %d/%d, %d keys, offset %d, loading %d, hung %d, mute %d, guarded %v\n",
+			s.pod, s.id, s.ip, s.primary, s.follows, s.source, s.linkUp, s.slots, s.config, s.current, len(s.data), s.offset, s.loading, s.hung, s.mute, s.guarded)
+		for _, l := range s.table {
+			fmt.Fprintf(&b, "      %s at %q: handshake %v, primary %v, follows %q, fail %v/%v, epoch %d, slots %q\n",
+				l.id, l.ip, l.handshake, l.primary, l.follows, l.pfail, l.fail, l.epoch, l.slots)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,174 @@
+package topology
+
+import "fmt"
+
+// recoverShards promotes a replica of a primary that has provably ended, where
+// Redis cannot elect one: fewer than a majority of the primaries are left to
+// vote, as in every cluster of one or two shards. Elsewhere the election is
+// Redis's own. An empty or never-synced replica is no candidate.
+func recoverShards(_ Desired, o *Observed) Plan {
+	var wait Plan
+	for _, c := range candidates(o) {
+		p := promote(o, c)
+		if len(p.Actions) > 0 {
+			return p
+		}
+		if wait.Empty() {
+			wait = p
+		}
+	}
+	return wait
+}
+
+// candidate is the replica with the best copy of what a lost primary had.
+type candidate struct {
+	*Node
+	// lost is the candidate's own line of the primary, slots what that one owned,
+	// epoch that of its claim.
+	lost  Peer
+	slots Slots
+	epoch uint64
+	// blind: the candidate has not heard that its primary owns slots. It can
+	// happen within seconds of its first synchronisation.
+	blind bool
+}
+
+// candidates are one for each primary that no answered node is. A primary that
+// some replica is still connected to is not lost.
+func candidates(o *Observed) []candidate {
+	best, linked := map[string]*candidate{}, map[string]bool{}
+	for _, n := range o.answeredNodes() {
+		lost, known := n.knows(n.Follows)
+		if n.Primary || !known || o.byID(n.Follows) != nil {
+			continue
+		}
+		linked[n.Follows] = linked[n.Follows] || n.LinkUp
+		c := &candidate{Node: n, lost: lost, slots: lost.Slots, blind: lost.Slots.Empty()}
+		if n.Holder && !n.LinkUp && c.before(best[n.Follows]) {
+			best[n.Follows] = c
+		}
+	}
+	if len(best) == 0 {
+		return nil
+	}
+	ghosts, heads, free := o.ghosts(), o.heads(), AllSlots.Minus(o.Owned())
+	var out []candidate
+	for _, n := range o.answeredNodes() {
+		c := best[n.Follows]
+		if c == nil || c.Node != n || linked[n.Follows] {
+			continue
+		}
+		g := ghosts[n.Follows]
+		c.epoch = g.epoch
+		if c.blind {
+			c.slots = g.lostSlots(heads[n.Shard], free)
+		}
+		if !c.slots.Empty() {
+			out = append(out, *c)
+		}
+	}
+	return out
+}
+
+// before tells whether a candidate is the better one. One that knows its
+// primary's slots comes first, because Redis can elect it.
+func (c *candidate) before(other *candidate) bool {
+	switch {
+	case other == nil:
+		return true
+	case c.blind != other.blind:
+		return other.blind
+	case c.Offset != other.Offset:
+		return c.Offset > other.Offset
+	default:
+		return c.ID < other.ID
+	}
+}
+
+// promote decides about one candidate.
+func promote(o *Observed, c candidate) Plan {
+	switch {
+	case succeeded(o, c):
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
+			"%s has yet to hear that another node owns the slots of the primary that it follows", c.Pod)}
+	case !c.blind && canElect(o, c.lost.ID):
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d is gone; its replicas elect another", c.Shard)}
+	case !o.Ended[c.lost.ID]:
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
+			"the primary of shard %d does not answer; %s is promoted once that process has provably ended", c.Shard, c.Pod)}
+	}
+	if names := o.unknownNodes(); c.blind && len(names) > 0 {
+		// The lost primary may come back with its data and its slots.
+		return Plan{Wait: WaitPods, Why: fmt.Sprintf("the primary of shard %d has ended before its replica heard of its slots; "+
+			"the replica is promoted once every node is known, and nothing is known of %s", c.Shard, join(names))}
+	}
+	if pod := unsure(o, c); pod != "" {
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
+			"the primary of shard %d has ended; %s is promoted once it is known what %s holds", c.Shard, c.Pod, pod)}
+	}
+	why := fmt.Sprintf("the primary of shard %d has ended and no majority is left to elect another", c.Shard)
+	if c.blind {
+		// Redis elects no replica of a primary without slots. Taken over, it is a
+		// primary with keys and without slots, and is given those.
+		why = fmt.Sprintf("the primary of shard %d has ended before its replica heard of its slots", c.Shard)
+	}
+	return act([]Action{{Kind: Takeover, Pod: c.Pod, ID: c.lost.ID}}, why)
+}
+
+// succeeded tells whether somebody else owns slots that the candidate believes
+// its lost primary to own: an answered node by its own word, or a node that
+// another table lists with a higher epoch. A takeover would win over that owner
+// with a still higher epoch, and delete what it has written since.
+func succeeded(o *Observed, c candidate) bool {
+	if !o.Owned().Intersect(c.slots).Empty() {
+		return true
+	}
+	for _, other := range o.claims(c.slots) {
+		if other.owner != c.lost.ID && other.epoch > c.epoch {
+			return true
+		}
+	}
+	return false
+}
+
+// canElect tells whether a majority of the primaries that own slots, the lost
+// one counted, is left to vote.
+func canElect(o *Observed, lost string) bool {
+	voters := map[string]bool{lost: true}
+	alive := 0
+	for _, n := range o.answeredNodes() {
+		if n.Primary && !n.Slots.Empty() {
+			alive++
+			voters[n.ID] = true
+		}
+		for _, p := range n.Peers {
+			if !p.Slots.Empty() && o.byID(p.ID) == nil {
+				voters[p.ID] = true
+			}
+		}
+	}
+	return alive > len(voters)/2
+}
+
+// unsure names a Pod of the candidate's shard that may run a better copy, or
+// the lost primary itself come back, and does not answer. It does not matter
+// when it has no address, so that nothing runs in it; when it is at the very
+// address where the end of the lost primary was proven, whose next process
+// starts with nothing newer; and when the candidate itself cannot reach that
+// node for the time that Redis takes to mark it, which bounds the wait.
+func unsure(o *Observed, c candidate) string {
+	for i := range o.Nodes {
+		m := &o.Nodes[i]
+		if m.Knowledge != Unknown || m.Shard != c.Shard || m.IP == "" || m.IP == c.lost.IP {
+			continue
+		}
+		p, known := c.at(m.IP)
+		switch {
+		case known && !p.Failed && !o.Ended[p.ID]:
+			return m.Pod
+		case !known && !c.lost.Failed:
+			return m.Pod
+		}
+	}
+	return ""
+}
