@@ -19,7 +19,7 @@ type place struct {
 	ip             string
 	started        bool // a container of this Pod has started
 	startAt        int
-	shown          pod // what the operator's cache shows of the Pod
+	shown, was     pod // what the operator's cache shows of the Pod, up to two ticks late
 	srv            *server
 	// disk is the last process that wrote the volume, or the Pod's emptyDir; its
 	// table, role and data are what the next one reads.
@@ -266,8 +266,9 @@ func (w *world) tick() {
 		if p.exists && p.srv == nil && p.startAt <= w.now && !attached {
 			w.start(p)
 		}
-		if w.chance(2) {
-			p.shown = pod{p.exists, p.started, p.ip}
+		now := pod{p.exists, p.started, p.ip}
+		if p.shown, p.was = p.was, now; w.chance(2) {
+			p.shown = now
 		}
 	}
 	w.write()

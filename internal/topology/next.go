@@ -87,6 +87,7 @@ var rules = []func(Desired, *Observed) Plan{
 	meet,
 	assignSlots,
 	attachReplicas,
+	spread,
 	forget,
 	awaitPods,
 }

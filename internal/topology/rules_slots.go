@@ -118,6 +118,9 @@ func stillHeld(o *Observed, free Slots) Plan {
 	if len(pending) > 0 {
 		return Plan{Wait: WaitRedis, Why: "slots have lost their primary, and a copy of them is on " + join(pending)}
 	}
+	if o.strangerJoins() {
+		return Plan{Wait: WaitRedis, Why: "slots have no owner, and a node shakes hands with one that is not known, which may own them"}
+	}
 	for id, g := range ghosts {
 		if g.reachable && !o.Ended[id] {
 			return Plan{Wait: WaitRedis, Why: "slots have no owner, and a node that is no Pod of the cluster any more " +

@@ -81,6 +81,24 @@ func (n *Node) shakes(ip string) bool {
 	return false
 }
 
+// strangerJoins tells whether some node is shaking hands with an address that no
+// answered node has.
+func (o *Observed) strangerJoins() bool {
+	known := map[string]bool{}
+	nodes := o.answeredNodes()
+	for _, n := range nodes {
+		known[n.IP] = true
+	}
+	for _, n := range nodes {
+		for _, p := range n.Peers {
+			if p.Handshake && !known[p.IP] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // at finds the line of an address in the node's table, handshakes left out.
 func (n *Node) at(ip string) (Peer, bool) {
 	for _, p := range n.Peers {

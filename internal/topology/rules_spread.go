@@ -1,0 +1,33 @@
+package topology
+
+// spreadMost bounds the greetings of one pass.
+const spreadMost = 64
+
+// spread tells nodes who owns slots that they know no owner of. Redis does not
+// announce ADDSLOTS: the others hear of it when they are next pinged, which can
+// take half of cluster-node-timeout for each. A node that is met by one that it
+// knows already only reads the greeting's header, and the header holds the
+// sender's slots.
+func spread(_ Desired, o *Observed) Plan {
+	var actions []Action
+	nodes := o.answeredNodes()
+	for _, b := range nodes {
+		known := b.Slots
+		for _, p := range b.Peers {
+			known = known.Union(p.Slots)
+		}
+		if known.Count() == SlotCount {
+			continue
+		}
+		for _, a := range nodes {
+			_, met := b.knows(a.ID)
+			if a == b || !met || b.IP == "" || a.Slots.Minus(known).Empty() || len(actions) == spreadMost {
+				continue
+			}
+			if _, mutual := a.knows(b.ID); mutual {
+				actions = append(actions, Action{Kind: Meet, Pod: a.Pod, ID: b.ID, Peer: b.Pod, IP: b.IP})
+			}
+		}
+	}
+	return act(actions, "nodes are told who owns slots")
+}
