@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -133,11 +134,15 @@ func (c *cluster) waitForAPI() error {
 		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
 	defer client.CloseIdleConnections()
 	ready := waitFor(90*time.Second, func() bool {
-		response, err := client.Get(c.server() + "/readyz")
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, c.server()+"/readyz", nil)
+		if err != nil {
+			return false
+		}
+		response, err := client.Do(request)
 		if err != nil {
 			return !c.Processes["kube-apiserver"].alive() || !c.Processes["etcd"].alive()
 		}
-		response.Body.Close()
+		_ = response.Body.Close() // its content does not matter
 		return response.StatusCode == http.StatusOK
 	})
 	if bad := c.unhealthy(); len(bad) > 0 {

@@ -64,7 +64,7 @@ func (d database) make(ctx context.Context, cache, archive string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("make work folder: %w", err)
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	root := filepath.Join(work, "root")
 	if err := d.unpack(ctx, work, root); err != nil {
 		return "", err
@@ -78,7 +78,7 @@ func (d database) make(ctx context.Context, cache, archive string) (string, erro
 	}
 	match := versionForm.FindStringSubmatch(out)
 	if match == nil || !strings.HasPrefix(match[1], d.minor+".") {
-		return "", fmt.Errorf("Debian %s has another version: %s", d.suite, strings.TrimSpace(out))
+		return "", fmt.Errorf("suite %s of Debian has another version: %s", d.suite, strings.TrimSpace(out))
 	}
 	layer := filepath.Join(work, "layer.tar")
 	if _, err := command("tar", "-C", root, "--numeric-owner", "-cf", layer, "."); err != nil {
@@ -260,7 +260,7 @@ func binaryImage(path, ref, entrypoint, user string, out string) error {
 	if err := os.WriteFile(layer, buffer.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write layer: %w", err)
 	}
-	defer os.Remove(layer)
+	defer func() { _ = os.Remove(layer) }()
 	return writeImage(out, layer, v1.Config{Entrypoint: []string{entrypoint}, User: user, WorkingDir: "/"}, ref)
 }
 

@@ -156,7 +156,7 @@ func status(c *cluster, output string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(bin["kubectl"], "--kubeconfig="+c.kubeconfig(), "get", "nodes")
+	cmd := exec.CommandContext(context.Background(), bin["kubectl"], "--kubeconfig="+c.kubeconfig(), "get", "nodes")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }

@@ -39,7 +39,7 @@ func netnsPath(name string) string { return "/var/run/netns/" + name }
 func freeIndex() (int, error) {
 	for i := range maxClusters {
 		c := cluster{Index: i}
-		if _, err := os.Stat("/sys/class/net/" + c.bridge()); err != nil {
+		if _, err := os.Stat("/sys/class/net/" + c.bridge()); os.IsNotExist(err) {
 			return i, nil
 		}
 	}

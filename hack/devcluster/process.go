@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,12 +29,12 @@ func spawn(logFile, netns string, env []string, path string, args ...string) (pr
 	if err != nil {
 		return process{}, fmt.Errorf("open log of %s: %w", filepath.Base(path), err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the program has its own copy of it
 	argv := append([]string{path}, args...)
 	if netns != "" {
 		argv = append([]string{"nsenter", "--net=" + netnsPath(netns), "--"}, argv...)
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -87,7 +88,9 @@ func (p process) end(grace time.Duration) {
 
 // waitFor polls a condition until it holds or the time is over.
 func waitFor(limit time.Duration, done func() bool) bool {
-	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+	beat := time.NewTicker(20 * time.Millisecond)
+	defer beat.Stop()
+	for deadline := time.Now().Add(limit); ; <-beat.C {
 		if done() {
 			return true
 		}
@@ -126,7 +129,7 @@ func unmountBelow(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read mounts: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var points []string
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if fields := strings.Fields(s.Text()); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
@@ -155,17 +158,17 @@ func lockFile(path string) (unlock func(), err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		say("another devcluster is at work; waiting for it")
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-			f.Close()
+			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 	}
-	return func() { f.Close() }, nil
+	return func() { _ = f.Close() }, nil
 }
 
 // command runs a program to its end and returns its output; the error holds the
 // end of it.
 func command(name string, args ...string) (string, error) {
-	out, err := exec.Command(name, args...).CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, tail(string(out), 5))
 	}

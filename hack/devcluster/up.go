@@ -153,7 +153,9 @@ next:
 		return fmt.Errorf("these are missing, and there is no apt-get to install them: %s", strings.Join(missing, ", "))
 	}
 	say("installing %s", strings.Join(missing, ", "))
-	os.Setenv("DEBIAN_FRONTEND", "noninteractive")
+	if err := os.Setenv("DEBIAN_FRONTEND", "noninteractive"); err != nil {
+		return fmt.Errorf("set DEBIAN_FRONTEND: %w", err)
+	}
 	if _, err := command("apt-get", "update"); err != nil {
 		return err
 	}

@@ -86,10 +86,9 @@ func (s *server) drop(gone *line) {
 	}
 }
 
-func (s *server) add(l *line) *line {
+func (s *server) add(l *line) {
 	l.made, l.heard, l.reports = s.w.now, s.w.now, map[string]int{}
 	s.table = append(s.table, l)
-	return l
 }
 
 // size is the number of primaries that own slots, in this node's eyes.
@@ -397,15 +396,14 @@ func (s *server) replicateFrom(ip string) {
 }
 
 // bump is clusterBumpConfigEpochWithoutConsensus.
-func (s *server) bump() bool {
+func (s *server) bump() {
 	highest := s.current
 	for _, l := range s.table {
 		highest = max(highest, l.epoch)
 	}
 	if s.config != 0 && s.config == highest {
-		return false
+		return
 	}
 	s.current++
 	s.config = s.current
-	return true
 }
