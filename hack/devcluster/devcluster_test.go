@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"errors"
 	"io"
 	"net/netip"
 	"os"
@@ -120,7 +121,7 @@ func TestBinaryImageHoldsTheProgramAndCARoots(t *testing.T) {
 	found := map[string]string{}
 	for r := tar.NewReader(content); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
