@@ -279,7 +279,9 @@ func (w *world) tick() {
 // does. While there are only stale copies it waits for somebody's consent.
 func (w *world) guard(s *server) {
 	var best *server
-	stale := false
+	stale := slices.ContainsFunc(w.places, func(p *place) bool {
+		return p.srv == nil && p.disk != nil && p.disk.follows == s.id
+	})
 	for _, r := range w.servers {
 		switch {
 		case r != s && r.primary && !r.slots.Intersect(s.slots).Empty():
@@ -405,27 +407,26 @@ func (w *world) observe() *Observed {
 	return o
 }
 
-// gatherEvidence does what the controllers do, see ADR 2.
+// gatherEvidence does what the controllers do, see ADR 2, and one thing more:
+// a primary has ended only if it has at every address that somebody has for it.
 func (w *world) gatherEvidence(o *Observed) {
-	answered := map[string]bool{}
+	o.Ended = map[string]bool{}
 	for _, n := range o.answeredNodes() {
-		answered[n.ID] = true
-	}
-	for _, n := range o.answeredNodes() {
-		if n.Primary || n.LinkUp || answered[n.Follows] {
+		if n.Primary || n.LinkUp || n.Follows == "" || o.byID(n.Follows) != nil {
 			continue
 		}
-		p, _ := n.knows(n.Follows)
-		ip := p.IP
-		if ip == "" {
-			ip = n.Source
-		}
-		if ip != "" && w.hasEnded(n.Follows, ip) {
-			if o.Ended == nil {
-				o.Ended = map[string]bool{}
+		ips := map[string]bool{n.Source: true}
+		for _, view := range o.answeredNodes() {
+			if p, ok := view.knows(n.Follows); ok {
+				ips[p.IP] = true
 			}
-			o.Ended[n.Follows] = true
 		}
+		delete(ips, "")
+		ended := len(ips) > 0
+		for ip := range ips {
+			ended = ended && w.hasEnded(n.Follows, ip)
+		}
+		o.Ended[n.Follows] = ended
 	}
 }
 

@@ -25,6 +25,10 @@ func healAddresses(_ Desired, o *Observed) Plan {
 	return g.plan("nodes know each other under addresses that have changed")
 }
 
+// epochStep is the distance of the epochs that new nodes get. The epochs between
+// are for elections and takeovers, which count up by one.
+const epochStep = 1024
+
 // setEpochs gives every new node an epoch of its own, above all that are seen.
 // Redis allows it only while the node knows nobody. Without it new nodes collide
 // with the epoch 0, and raise theirs as they hear of each other: one that becomes
@@ -34,8 +38,8 @@ func healAddresses(_ Desired, o *Observed) Plan {
 // its primary's slots with the same epoch, and could lose them to it again, with
 // all that was written since.
 //
-// Epochs of different places are different whether or not all nodes are seen:
-// each place has every len(Nodes)-th epoch.
+// Two nodes never get the same epoch, even if neither is seen when the other
+// gets its own: of the steps each place has every len(Nodes)-th.
 func setEpochs(_ Desired, o *Observed) Plan {
 	var highest uint64
 	for _, n := range o.answeredNodes() {
@@ -51,11 +55,12 @@ func setEpochs(_ Desired, o *Observed) Plan {
 		if !n.answered() || !n.Primary || n.ConfigEpoch != 0 || len(n.Peers) > 0 {
 			continue
 		}
-		epoch := highest/places*places + uint64(i) + 1
-		if epoch <= highest {
-			epoch += places
+		seen := highest / epochStep
+		step := seen/places*places + uint64(i) + 1
+		if step <= seen {
+			step += places
 		}
-		actions = append(actions, Action{Kind: SetEpoch, Pod: n.Pod, Epoch: epoch})
+		actions = append(actions, Action{Kind: SetEpoch, Pod: n.Pod, Epoch: step * epochStep})
 	}
 	return act(actions, "new nodes get their epochs")
 }

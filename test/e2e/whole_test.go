@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,7 +67,8 @@ func counts(_ context.Context, c *redisv1.RedisCluster, all map[string]*member) 
 // SHARDS, and nobody that is no Pod.
 func agreement(ctx context.Context, _ *redisv1.RedisCluster, all map[string]*member) string {
 	var first, firstPod string
-	for name, m := range all {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		m := all[name]
 		if m.me().ip != m.pod.Status.PodIP {
 			return fmt.Sprintf("%s announces %s and has %s", name, m.me().ip, m.pod.Status.PodIP)
 		}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,13 +15,13 @@ const look = 200 * time.Millisecond
 type Condition func(ctx context.Context) (missing string, err error)
 
 // Await blocks until the condition holds. It calls progress, unless that is nil,
-// each time that something else is missing. When the context ends first, the
-// error says what was missing last.
+// each time that something else is missing, with its first line. When the context
+// ends first, the error says all of what was missing last.
 func Await(ctx context.Context, progress func(string), what string, condition Condition) error {
 	start := time.Now()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	last := ""
+	last, said := "", ""
 	for {
 		missing, err := condition(ctx)
 		switch {
@@ -28,11 +29,13 @@ func Await(ctx context.Context, progress func(string), what string, condition Co
 			return fmt.Errorf("wait until %s: %w", what, err)
 		case err == nil && missing == "":
 			return nil
-		case err == nil && missing != last:
+		case err == nil:
 			last = missing
-			if progress != nil {
-				progress(fmt.Sprintf("[%5.1f s] until %s: %s", time.Since(start).Seconds(), what, missing))
+			line, _, _ := strings.Cut(missing, "\n")
+			if progress != nil && line != said {
+				progress(fmt.Sprintf("[%5.1f s] until %s: %s", time.Since(start).Seconds(), what, line))
 			}
+			said = line
 		}
 		select {
 		case <-ctx.Done():
