@@ -118,7 +118,7 @@ func (c *cluster) writeNodeConfig(n int) error {
 	for file, content := range map[string]string{
 		"containerd.toml": fmt.Sprintf(containerdConfig, c.nodeDir(n, "containerd"), c.nodeDir(n, "state"), c.nodeDir(n, "containerd.sock"),
 			pauseRef, runc, c.nodeDir(n, "cni")),
-		"kubelet.yaml":        fmt.Sprintf(kubeletConfig, c.nodeDir(n, "containerd.sock"), c.cgroupName(n), c.dnsIP(), c.dir("pki", "ca.crt")),
+		"kubelet.yaml":        fmt.Sprintf(kubeletConfig, c.nodeDir(n, "containerd.sock"), c.cgroupName(n), c.nodeDir(n, "pod-logs"), c.dnsIP(), c.dir("pki", "ca.crt")),
 		"cni/10-ptp.conflist": fmt.Sprintf(cniConfig, c.podSubnet(n), c.nodeDir(n, "ipam")),
 	} {
 		if err := os.WriteFile(c.nodeDir(n, file), []byte(content), 0o644); err != nil {
@@ -157,6 +157,7 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://%s
 cgroupDriver: cgroupfs
 cgroupRoot: /%s
+podLogsDir: %s
 failCgroupV1: false
 failSwapOn: false
 enforceNodeAllocatable: []
