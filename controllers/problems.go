@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -71,8 +72,12 @@ func stable(message string) string {
 	return message
 }
 
+// logPrefix is the pid and time before a server's log line: they change with
+// every start, and a status that held them would be written each time.
+var logPrefix = regexp.MustCompile(`(?m)^\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ [#*.-] `)
+
 // lastLines keeps the end of a server's output, where it says why it ended.
 func lastLines(output string) string {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
+	lines := strings.Split(strings.TrimSpace(logPrefix.ReplaceAllString(output, "")), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
