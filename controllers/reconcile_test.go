@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type stage struct {
 	*testing.T
 	admin   client.WithWatch
 	cluster *redisv1.RedisCluster
+	mu      sync.Mutex
 	// writes counts the operator's writes; the one that failAt names fails.
 	writes, failAt int
 	r              *RedisClusterReconciler
@@ -64,6 +66,8 @@ func newStage(t *testing.T, spec redisv1.RedisClusterSpec) *stage {
 // restart replaces the operator by one that remembers nothing.
 func (s *stage) restart() {
 	count := func() error {
+		s.mu.Lock() // the operator writes in parallel
+		defer s.mu.Unlock()
 		if s.writes++; s.writes == s.failAt {
 			return errInjected
 		}
