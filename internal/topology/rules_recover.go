@@ -23,11 +23,14 @@ func recoverShards(_ Desired, o *Observed) Plan {
 // candidate is the replica with the best copy of what a lost primary had.
 type candidate struct {
 	*Node
-	// lost is the candidate's own line of the primary, slots what that one owned,
-	// epoch that of its claim.
-	lost  Peer
-	slots Slots
-	epoch uint64
+	// lost is the candidate's own line of the primary.
+	lost Peer
+	// succeeded: somebody else owns slots that the lost primary had. A takeover
+	// would win over that owner with a still higher epoch, and delete what it has
+	// written since.
+	succeeded bool
+	// electable: a majority of the primaries is left to vote.
+	electable bool
 	// blind: the candidate has not heard that its primary owns slots. It can
 	// happen within seconds of its first synchronisation.
 	blind bool
@@ -43,7 +46,7 @@ func candidates(o *Observed) []candidate {
 			continue
 		}
 		linked[n.Follows] = linked[n.Follows] || n.LinkUp
-		c := &candidate{Node: n, lost: lost, slots: lost.Slots, blind: lost.Slots.Empty()}
+		c := &candidate{Node: n, lost: lost, blind: lost.Slots.Empty()}
 		if n.Holder && !n.LinkUp && c.before(best[n.Follows]) {
 			best[n.Follows] = c
 		}
@@ -51,7 +54,8 @@ func candidates(o *Observed) []candidate {
 	if len(best) == 0 {
 		return nil
 	}
-	ghosts, heads, free := o.ghosts(), o.heads(), AllSlots.Minus(o.Owned())
+	ghosts, heads, owned, claims := o.ghosts(), o.heads(), o.Owned(), o.claims()
+	electable := canElect(o, ghosts)
 	var out []candidate
 	for _, n := range o.answeredNodes() {
 		c := best[n.Follows]
@@ -59,15 +63,35 @@ func candidates(o *Observed) []candidate {
 			continue
 		}
 		g := ghosts[n.Follows]
-		c.epoch = g.epoch
+		had := claim{owner: n.Follows, epoch: g.epoch, slots: c.lost.Slots}
 		if c.blind {
-			c.slots = g.lostSlots(heads[n.Shard], free)
+			had.slots = g.lostSlots(heads[n.Shard], AllSlots.Minus(owned))
 		}
-		if !c.slots.Empty() {
+		// An answered owner counts by its own word, whatever its epoch.
+		c.succeeded = owned.overlaps(had.slots) || had.outdated(claims)
+		c.electable = electable && !c.blind
+		if !had.slots.Empty() {
 			out = append(out, *c)
 		}
 	}
 	return out
+}
+
+// canElect tells whether a majority of the primaries that own slots is left to
+// vote.
+func canElect(o *Observed, ghosts map[string]ghost) bool {
+	alive, lost := 0, 0
+	for _, n := range o.answeredNodes() {
+		if n.Primary && !n.Slots.Empty() {
+			alive++
+		}
+	}
+	for _, g := range ghosts {
+		if !g.slots.Empty() {
+			lost++
+		}
+	}
+	return alive > (alive+lost)/2
 }
 
 // before tells whether a candidate is the better one. One that knows its
@@ -88,10 +112,10 @@ func (c *candidate) before(other *candidate) bool {
 // promote decides about one candidate.
 func promote(o *Observed, c candidate) Plan {
 	switch {
-	case succeeded(o, c):
+	case c.succeeded:
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
 			"%s has yet to hear that another node owns the slots of the primary that it follows", c.Pod)}
-	case !c.blind && canElect(o, c.lost.ID):
+	case c.electable:
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d is gone; its replicas elect another", c.Shard)}
 	case !o.Ended[c.lost.ID]:
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
@@ -113,41 +137,6 @@ func promote(o *Observed, c candidate) Plan {
 		why = fmt.Sprintf("the primary of shard %d has ended before its replica heard of its slots", c.Shard)
 	}
 	return act([]Action{{Kind: Takeover, Pod: c.Pod, ID: c.lost.ID}}, why)
-}
-
-// succeeded tells whether somebody else owns slots that the candidate believes
-// its lost primary to own: an answered node by its own word, or a node that
-// another table lists with a higher epoch. A takeover would win over that owner
-// with a still higher epoch, and delete what it has written since.
-func succeeded(o *Observed, c candidate) bool {
-	if !o.Owned().Intersect(c.slots).Empty() {
-		return true
-	}
-	for _, other := range o.claims(c.slots) {
-		if other.owner != c.lost.ID && other.epoch > c.epoch {
-			return true
-		}
-	}
-	return false
-}
-
-// canElect tells whether a majority of the primaries that own slots, the lost
-// one counted, is left to vote.
-func canElect(o *Observed, lost string) bool {
-	voters := map[string]bool{lost: true}
-	alive := 0
-	for _, n := range o.answeredNodes() {
-		if n.Primary && !n.Slots.Empty() {
-			alive++
-			voters[n.ID] = true
-		}
-		for _, p := range n.Peers {
-			if !p.Slots.Empty() && o.byID(p.ID) == nil {
-				voters[p.ID] = true
-			}
-		}
-	}
-	return alive > len(voters)/2
 }
 
 // unsure names a Pod of the candidate's shard that may run a better copy, or

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -49,21 +48,19 @@ func assignSlots(d Desired, o *Observed) Plan {
 // taker first gets an epoch above all that other tables have for these slots, then
 // it disregards the owners in its own table, which would make it refuse them.
 func outbid(o *Observed, takers []*Node, parts []Slots) Plan {
-	claims := o.claims(slices.Concat(parts...))
+	beliefs := o.ownersOf(parts)
 	var bumps, dels []Action
 	for i, n := range takers {
 		needs, level, busy := false, false, Slots{}
-		for _, c := range claims {
-			both := c.slots.Intersect(parts[i])
-			if both.Empty() || c.owner == n.ID {
-				continue
+		for _, b := range beliefs {
+			switch {
+			case b.ID == n.ID || !b.Slots.overlaps(parts[i]):
+			case b.view == n:
+				busy = busy.Union(b.Slots.Intersect(parts[i]))
+			default:
+				needs = needs || n.ConfigEpoch <= b.Epoch
+				level = level || n.ConfigEpoch == b.Epoch && b.Epoch > 0
 			}
-			if c.view == n {
-				busy = busy.Union(both)
-				continue
-			}
-			needs = needs || n.ConfigEpoch <= c.epoch
-			level = level || n.ConfigEpoch == c.epoch && c.epoch > 0
 		}
 		if needs {
 			bumps = append(bumps, Action{Kind: BumpEpoch, Pod: n.Pod})
@@ -192,14 +189,18 @@ func attachReplicas(_ Desired, o *Observed) Plan {
 	var waits, unsafe []string
 	complete := AllSlots.Minus(o.Owned()).Empty()
 	heads := o.heads()
+	var claims []claim
 	for _, n := range o.answeredNodes() {
 		head := heads[n.Shard]
 		if head == nil || n == head || followsRightly(n, head) {
 			continue
 		}
+		if claims == nil {
+			claims = o.claims()
+		}
 		_, met := n.knows(head.ID)
 		switch {
-		case o.superseded(head):
+		case (claim{head.ID, head.ConfigEpoch, head.Slots}).outdated(claims):
 			waits = append(waits, head.Pod+" has yet to hear that another node owns its slots")
 		case !n.Slots.Empty():
 			waits = append(waits, n.Pod+" owns slots although "+head.Pod+" leads its shard")

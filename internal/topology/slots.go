@@ -77,6 +77,21 @@ func (s Slots) Minus(o Slots) Slots {
 // Intersect is the set of slots in both s and o.
 func (s Slots) Intersect(o Slots) Slots { return s.Minus(s.Minus(o)) }
 
+// overlaps tells whether a slot is in both s and o.
+func (s Slots) overlaps(o Slots) bool {
+	for i, j := 0, 0; i < len(s) && j < len(o); {
+		switch {
+		case s[i].Last < o[j].First:
+			i++
+		case o[j].Last < s[i].First:
+			j++
+		default:
+			return true
+		}
+	}
+	return false
+}
+
 // Split cuts the set into n sets whose sizes differ by at most one, the larger
 // first, each as contiguous as the set allows.
 func (s Slots) Split(n int) []Slots {

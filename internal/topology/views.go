@@ -45,24 +45,67 @@ func (g ghost) lostSlots(head *Node, free Slots) Slots {
 	return g.slots.Intersect(free)
 }
 
-// claim is what one node believes of the owner of some slots.
+// claim is what somebody believes of the owner of some slots.
 type claim struct {
-	view  *Node
 	owner string
-	slots Slots
 	epoch uint64
+	slots Slots
 }
 
-// claims are the beliefs, in all tables, about the owners of the given slots.
-func (o *Observed) claims(slots Slots) []claim {
+// claims are all beliefs about owners of slots, those of the owners themselves
+// included; beliefs in the same owner and epoch are one.
+func (o *Observed) claims() []claim {
+	type key struct {
+		owner string
+		epoch uint64
+	}
 	var out []claim
+	at := map[key]int{}
+	add := func(owner string, epoch uint64, slots Slots) {
+		i, ok := at[key{owner, epoch}]
+		switch {
+		case !ok:
+			at[key{owner, epoch}] = len(out)
+			out = append(out, claim{owner, epoch, slots})
+		case !slices.Equal(out[i].slots, slots):
+			out[i].slots = out[i].slots.Union(slots)
+		}
+	}
+	for _, n := range o.answeredNodes() {
+		if !n.Slots.Empty() {
+			add(n.ID, n.ConfigEpoch, n.Slots)
+		}
+		for _, p := range n.Peers {
+			if !p.Handshake && !p.Slots.Empty() {
+				add(p.ID, p.Epoch, p.Slots)
+			}
+		}
+	}
+	return out
+}
+
+// outdated tells whether a claim has been overtaken: somebody believes another
+// node to own some of the slots, with a higher epoch.
+func (c claim) outdated(claims []claim) bool {
+	return slices.ContainsFunc(claims, func(other claim) bool {
+		return other.owner != c.owner && other.epoch > c.epoch && other.slots.overlaps(c.slots)
+	})
+}
+
+// belief is a line of a table, and whose table it is.
+type belief struct {
+	Peer
+	view *Node
+}
+
+// ownersOf are the lines of all tables that give some of the slots an owner.
+func (o *Observed) ownersOf(parts []Slots) []belief {
+	slots := SlotsOf(slices.Concat(parts...)...)
+	var out []belief
 	for _, n := range o.answeredNodes() {
 		for _, p := range n.Peers {
-			if p.Handshake || p.Slots.Empty() {
-				continue
-			}
-			if both := p.Slots.Intersect(slots); !both.Empty() {
-				out = append(out, claim{view: n, owner: p.ID, slots: both, epoch: p.Epoch})
+			if !p.Handshake && p.Slots.overlaps(slots) {
+				out = append(out, belief{p, n})
 			}
 		}
 	}
@@ -107,12 +150,4 @@ func (n *Node) at(ip string) (Peer, bool) {
 		}
 	}
 	return Peer{}, false
-}
-
-// superseded tells whether a primary has yet to hear that it was replaced: some
-// table has another owner of its slots, with a higher epoch.
-func (o *Observed) superseded(n *Node) bool {
-	return slices.ContainsFunc(o.claims(n.Slots), func(c claim) bool {
-		return c.owner != n.ID && c.epoch > n.ConfigEpoch
-	})
 }
