@@ -7,19 +7,31 @@ import "fmt"
 // spreads the word, and the number of handshakes stays linear.
 const hubs = 8
 
+// healMost is the size up to which every node is told every new address. In a
+// larger cluster only the hubs and the members of one shard are told each
+// other's: gossip corrects the address of a node that cannot be reached.
+const healMost = 32
+
 // healAddresses corrects stale addresses: a node that knows a member under an
 // address that it no longer has is made to meet it at the present one. Redis
 // then updates the entry in place, with its id and slots, and a replica follows
 // its primary there. No id is forgotten for it.
 func healAddresses(_ Desired, o *Observed) Plan {
 	var g greetings
-	for _, n := range o.answeredNodes() {
+	nodes := o.answeredNodes()
+	hub := map[*Node]bool{}
+	for _, n := range nodes[:min(hubs, len(nodes))] {
+		hub[n] = true
+	}
+	for _, n := range nodes {
 		for _, peer := range n.Peers {
 			m := o.byID(peer.ID)
 			if m == nil || m == n || peer.Handshake || peer.IP == m.IP {
 				continue
 			}
-			g.add(n, m)
+			if len(nodes) <= healMost || hub[n] || hub[m] || n.Shard == m.Shard {
+				g.add(n, m)
+			}
 		}
 	}
 	return g.plan("nodes know each other under addresses that have changed")
@@ -95,7 +107,7 @@ func rivals(o *Observed) Plan {
 	var owned Slots
 	nodes := o.answeredNodes()
 	for i, a := range nodes {
-		if a.Slots.Intersect(owned).Empty() {
+		if !a.Slots.overlaps(owned) {
 			owned = owned.Union(a.Slots)
 			continue
 		}
@@ -163,7 +175,7 @@ func forget(_ Desired, o *Observed) Plan {
 	for _, n := range nodes {
 		for _, p := range n.Peers {
 			switch {
-			case p.Handshake:
+			case p.Handshake || p.ID == "":
 			case !keep[p.ID]:
 				actions = append(actions, Action{Kind: Forget, Pod: n.Pod, ID: p.ID})
 			case o.byID(p.ID) == nil && p.Slots.Empty():

@@ -7,9 +7,10 @@ const spreadMost = 64
 // announce ADDSLOTS: the others hear of it when they are next pinged, which can
 // take half of cluster-node-timeout for each. A node that is met by one that it
 // knows already only reads the greeting's header, and the header holds the
-// sender's slots.
+// sender's slots. One greeting at a time is enough: it either arrives or is dropped
+// after cluster-node-timeout.
 func spread(_ Desired, o *Observed) Plan {
-	var actions []Action
+	var g greetings
 	nodes := o.answeredNodes()
 	for _, b := range nodes {
 		known := b.Slots
@@ -21,13 +22,13 @@ func spread(_ Desired, o *Observed) Plan {
 		}
 		for _, a := range nodes {
 			_, met := b.knows(a.ID)
-			if a == b || !met || b.IP == "" || a.Slots.Minus(known).Empty() || len(actions) == spreadMost {
+			if a == b || !met || a.Slots.Minus(known).Empty() || len(g.actions) == spreadMost {
 				continue
 			}
 			if _, mutual := a.knows(b.ID); mutual {
-				actions = append(actions, Action{Kind: Meet, Pod: a.Pod, ID: b.ID, Peer: b.Pod, IP: b.IP})
+				g.add(a, b)
 			}
 		}
 	}
-	return act(actions, "nodes are told who owns slots")
+	return g.plan("nodes are told who owns slots")
 }

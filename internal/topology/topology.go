@@ -112,7 +112,7 @@ func (n *Node) answered() bool { return n.Knowledge == Answered }
 // knows finds the line of an id in the node's table, handshakes left out.
 func (n *Node) knows(id string) (Peer, bool) {
 	for _, p := range n.Peers {
-		if p.ID == id && !p.Handshake {
+		if p.ID == id && id != "" && !p.Handshake {
 			return p, true
 		}
 	}
