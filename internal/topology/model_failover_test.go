@@ -248,6 +248,11 @@ func (s *server) node(n *Node) {
 	n.LinkUp, n.Holder, n.Offset = s.linkUp, s.holder(), s.offset
 	n.ClusterOK, n.Keys, n.Slots = s.clusterOK(), int64(len(s.data)), s.slots
 	_, n.ConfigEpoch = s.claim()
+	known := s.slots
+	for _, l := range s.table {
+		known = known.Union(l.slots)
+	}
+	n.Unrouted = known.Count() != SlotCount
 	for _, l := range s.table {
 		p := Peer{ID: l.id, IP: l.ip, Handshake: l.handshake, Failed: l.pfail || l.fail || l.ip == "", Slots: l.slots, Epoch: l.epoch}
 		if master := s.line(l.follows); !l.primary && master != nil {

@@ -132,6 +132,7 @@ func (s *sim) pass() Plan {
 	s.passes++
 	o := s.observe()
 	plan := Next(s.desired, o)
+	checkPlan(s.t, o, plan)
 	if plan.Wait == WaitPerson {
 		s.logf("wait for a person: %s", plan.Why)
 		s.errand(plan)
@@ -151,8 +152,6 @@ func (s *sim) pass() Plan {
 		switch {
 		case target == nil:
 			s.failf("%+v goes to a Pod that has not answered", a)
-		case a.Kind != plan.Actions[0].Kind:
-			s.failf("actions of two kinds in one plan: %+v", plan.Actions)
 		case s.live(target.id) != target || !s.calm && s.chance(20):
 			s.logf("%s %s is lost", a.Kind, a.Pod)
 			continue
