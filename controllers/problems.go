@@ -44,15 +44,10 @@ func podProblem(pod *corev1.Pod) (status.Problem, bool) {
 	if !pod.DeletionTimestamp.IsZero() {
 		return status.Problem{}, false
 	}
-	if s := redisStatus(pod); s != nil && s.State.Waiting != nil {
-		reason, ok := waitReasons[s.State.Waiting.Reason]
-		message := fmt.Sprintf("Pod %s: %s", pod.Name, stable(s.State.Waiting.Message))
-		if reason == redisv1.ReasonImagePullFailed {
-			message = fmt.Sprintf("Pod %s: the image %s cannot be pulled; check spec.version, spec.image and spec.imagePullSecrets", pod.Name, pod.Spec.Containers[0].Image)
-		} else if t := s.LastTerminationState.Terminated; t != nil {
-			message = fmt.Sprintf("Pod %s: the server ended with code %d: %s", pod.Name, t.ExitCode, lastLines(t.Message))
+	if s := redisStatus(pod); s != nil {
+		if problem, ok := containerProblem(pod, s); ok {
+			return problem, true
 		}
-		return status.Problem{Reason: reason, Message: message}, ok
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && time.Since(c.LastTransitionTime.Time) > unschedulableAfter {
@@ -60,6 +55,30 @@ func podProblem(pod *corev1.Pod) (status.Problem, bool) {
 		}
 	}
 	return status.Problem{}, false
+}
+
+// containerProblem tells why a container does not start. A server that ends at
+// each start passes through waiting, running and ended again and again: it is a
+// problem in all of them, until one start has brought it to listen.
+func containerProblem(pod *corev1.Pod, s *corev1.ContainerStatus) (status.Problem, bool) {
+	ended := s.State.Terminated
+	if ended == nil {
+		ended = s.LastTerminationState.Terminated
+	}
+	listens := s.Started != nil && *s.Started
+	if ended != nil && ended.ExitCode != 0 && !listens {
+		return status.Problem{Reason: redisv1.ReasonContainerFailed, Message: fmt.Sprintf(
+			"Pod %s: the server ended with code %d: %s", pod.Name, ended.ExitCode, lastLines(ended.Message))}, true
+	}
+	if s.State.Waiting == nil {
+		return status.Problem{}, false
+	}
+	reason, ok := waitReasons[s.State.Waiting.Reason]
+	message := fmt.Sprintf("Pod %s: %s", pod.Name, stable(s.State.Waiting.Message))
+	if reason == redisv1.ReasonImagePullFailed {
+		message = fmt.Sprintf("Pod %s: the image %s cannot be pulled; check spec.version, spec.image and spec.imagePullSecrets", pod.Name, s.Image)
+	}
+	return status.Problem{Reason: reason, Message: message}, ok
 }
 
 // stable cuts from a kubelet's message what changes with every try.
