@@ -9,15 +9,22 @@ const hubs = 8
 
 // healMost is the size up to which every node is told every new address. In a
 // larger cluster only the hubs and the members of one shard are told each
-// other's: gossip corrects the address of a node that cannot be reached.
-const healMost = 32
+// other's: gossip corrects the address of a node that cannot be reached. It does
+// not give one to a node that has none ("noaddr", which it gets when another
+// node answers at its old one), because nobody tries to reach that
+// (clusterProcessGossipSection, clusterCron): up to noAddrMost of those are told
+// in a pass.
+const (
+	healMost   = 32
+	noAddrMost = 1024
+)
 
 // healAddresses corrects stale addresses: a node that knows a member under an
 // address that it no longer has is made to meet it at the present one. Redis
 // then updates the entry in place, with its id and slots, and a replica follows
 // its primary there. No id is forgotten for it.
 func healAddresses(_ Desired, o *Observed) Plan {
-	var g greetings
+	var g, noAddr greetings
 	nodes := o.answeredNodes()
 	hub := map[*Node]bool{}
 	for _, n := range nodes[:min(hubs, len(nodes))] {
@@ -29,11 +36,15 @@ func healAddresses(_ Desired, o *Observed) Plan {
 			if m == nil || m == n || peer.Handshake || peer.IP == m.IP {
 				continue
 			}
-			if len(nodes) <= healMost || hub[n] || hub[m] || n.Shard == m.Shard {
+			switch {
+			case len(nodes) <= healMost || hub[n] || hub[m] || n.Shard == m.Shard:
 				g.add(n, m)
+			case peer.IP == "" && len(noAddr.actions) < noAddrMost:
+				noAddr.add(n, m)
 			}
 		}
 	}
+	g.actions, g.underWay = append(g.actions, noAddr.actions...), g.underWay || noAddr.underWay
 	return g.plan("nodes know each other under addresses that have changed")
 }
 

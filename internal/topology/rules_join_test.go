@@ -66,6 +66,14 @@ func TestHealAddresses(t *testing.T) {
 // In a cluster that is large the number of handshakes stays linear.
 func TestHealAddressesOfManyNodes(t *testing.T) {
 	d, o := cluster(50, 2)
+	// Gossip gives no address to a node that has none.
+	far := o.pod("c-40-0")
+	far.Peers[len(far.Peers)-1].IP = ""
+	if p := healAddresses(d, o); len(p.Actions) != 1 || p.Actions[0].Pod != far.Pod || p.Actions[0].IP != o.pod("c-49-1").IP {
+		t.Errorf("a node without an address in one table: %v", p.Actions)
+	}
+	far.Peers[len(far.Peers)-1].IP = o.pod("c-49-1").IP
+
 	for i := range o.Nodes {
 		o.Nodes[i].IP += "9"
 	}

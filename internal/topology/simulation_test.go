@@ -172,7 +172,7 @@ func (s *sim) pass() Plan {
 // checkTwice repeats an action now and then, as after a lost answer: nothing may
 // come of it.
 func (s *sim) checkTwice(a Action, target *server) {
-	if !s.chance(4) {
+	if !s.chance(max(4, len(s.places))) {
 		return
 	}
 	was := s.dump()
