@@ -129,6 +129,7 @@ func (c *cluster) writeNodeConfig(n int) error {
 }
 
 // restrict_oom_score_adj: without CAP_SYS_RESOURCE no score may be lowered.
+// netns_mounts_under_state_dir: the Pods' namespaces go with the node's folder.
 const containerdConfig = `version = 3
 root = %q
 state = %q
@@ -140,6 +141,7 @@ state = %q
     sandbox = %q
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
