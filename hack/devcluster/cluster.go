@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sort"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -26,8 +27,6 @@ type cluster struct {
 	Processes map[string]process `json:"processes"`
 	// Images are the archives that were loaded, for nodes that join later.
 	Images []string `json:"images"`
-	// Forwarding: routing was off on this machine before the first cluster.
-	Forwarding bool `json:"forwarding"`
 
 	bin map[string]string
 }
@@ -112,18 +111,34 @@ func (c *cluster) down() error {
 	for n := 1; n <= maxNodes; n++ {
 		errs = append(errs, c.removeCgroups(n))
 	}
-	if c.Forwarding && c.last() {
-		errs = append(errs, os.WriteFile(forwardFile, []byte("0"), 0o644))
+	errs = append(errs, c.removeLogLinks(), os.RemoveAll(c.dir()))
+	if noClusters() {
+		errs = append(errs, restoreForwarding())
 	}
-	errs = append(errs, os.RemoveAll(c.dir()))
 	_ = os.Remove(runFolder) // stays while another cluster is in it
 	return errors.Join(errs...)
 }
 
-// last tells whether no other cluster is on this machine.
-func (c *cluster) last() bool {
+// noClusters tells whether no cluster is on this machine.
+func noClusters() bool {
 	entries, err := os.ReadDir(runFolder)
-	return err == nil && len(entries) == 1 && entries[0].Name() == c.Name
+	return err != nil || len(entries) == 0
+}
+
+// removeLogLinks removes the kubelets' links to logs below the cluster's
+// folder: their place is the same for all kubelets.
+func (c *cluster) removeLogLinks() error {
+	links, err := filepath.Glob("/var/log/containers/*.log")
+	if err != nil {
+		return fmt.Errorf("find links to logs: %w", err)
+	}
+	var errs []error
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, c.dir()+"/") {
+			errs = append(errs, os.Remove(link))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // cgroupRoots are the hierarchies of cgroup v1, or the one of v2.

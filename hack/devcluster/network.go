@@ -107,14 +107,29 @@ func ip(lines ...string) error {
 // forwardFile is the setting without which the machine routes no Pod's packet.
 const forwardFile = "/proc/sys/net/ipv4/ip_forward"
 
-// allowForwarding turns routing on and tells whether it was off.
-func allowForwarding() (changed bool, err error) {
+// forwardMark exists while routing is on because a cluster needed it. It
+// outlives the cluster that turned it on.
+const forwardMark = runFolder + ".forwarding"
+
+// allowForwarding turns routing on, and marks it if it was off.
+func allowForwarding() error {
 	old, err := os.ReadFile(forwardFile)
 	if err != nil {
-		return false, fmt.Errorf("read %s: %w", forwardFile, err)
+		return fmt.Errorf("read %s: %w", forwardFile, err)
 	}
 	if strings.TrimSpace(string(old)) == "1" {
-		return false, nil
+		return nil
 	}
-	return true, os.WriteFile(forwardFile, []byte("1"), 0o644)
+	if err := os.WriteFile(forwardMark, nil, 0o600); err != nil {
+		return fmt.Errorf("note that routing was off: %w", err)
+	}
+	return os.WriteFile(forwardFile, []byte("1"), 0o644)
+}
+
+// restoreForwarding turns routing off if a cluster had turned it on.
+func restoreForwarding() error {
+	if _, err := os.Stat(forwardMark); errors.Is(err, os.ErrNotExist) {
+		return nil // it was on before, or another did it already
+	}
+	return errors.Join(os.WriteFile(forwardFile, []byte("0"), 0o644), os.Remove(forwardMark))
 }

@@ -74,12 +74,7 @@ func (c *cluster) bring() error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	changed, err := allowForwarding()
-	if err != nil {
-		return err
-	}
-	c.Forwarding = changed
-	if err := errors.Join(c.save(), c.makeBridge()); err != nil {
+	if err := errors.Join(allowForwarding(), c.makeBridge()); err != nil {
 		return err
 	}
 	for n := 1; n <= c.Nodes; n++ {
@@ -100,7 +95,7 @@ func (c *cluster) bring() error {
 	if err := c.startAddons(); err != nil {
 		return err
 	}
-	_, err = command(c.bin["kubectl"], "--kubeconfig="+c.kubeconfig(), "wait", "--for=create", "node/"+c.nodeName(c.Nodes), "--timeout=60s")
+	_, err := command(c.bin["kubectl"], "--kubeconfig="+c.kubeconfig(), "wait", "--for=create", "node/"+c.nodeName(c.Nodes), "--timeout=60s")
 	if err == nil {
 		_, err = command(c.bin["kubectl"], "--kubeconfig="+c.kubeconfig(), "wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
 	}
