@@ -4,13 +4,16 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -33,40 +36,109 @@ var databases = []database{
 	{"valkey", "9.1", "sid", "docker.io/valkey/valkey"},
 }
 
+// archive is where the cache keeps the image, tree where it keeps the file
+// system of the image.
+func (d database) archive(cache string) string {
+	return filepath.Join(cache, "images", d.engine+"-"+d.minor+".tar")
+}
+
+func (d database) tree(cache string) string {
+	return filepath.Join(cache, "servers", d.engine+"-"+d.minor)
+}
+
+// made tells whether the cache holds both. Each gets its name when it is whole.
+func (d database) made(cache string) bool {
+	for _, path := range []string{d.archive(cache), d.tree(cache)} {
+		if _, err := os.Stat(path); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // ensureDatabaseImages makes the image archives that the cache lacks and
 // returns the path of each. The file systems stay in servers/ENGINE-MINOR, where
-// the tests of internal/redis find servers of every version.
+// the tests of internal/redis find servers of every version. The caller holds
+// the cache's lock. Suites are worked on at the same time, and say is called by
+// one at a time.
 func ensureDatabaseImages(ctx context.Context, cache string, say func(format string, a ...any)) ([]string, error) {
 	var archives []string
+	missing := map[string][]database{}
 	for _, d := range databases {
-		archive := filepath.Join(cache, "images", d.engine+"-"+d.minor+".tar")
-		archives = append(archives, archive)
-		if _, err := os.Stat(archive); err == nil {
-			continue
+		archives = append(archives, d.archive(cache))
+		if !d.made(cache) {
+			missing[d.suite] = append(missing[d.suite], d)
 		}
+	}
+	if len(missing) == 0 {
+		return archives, nil
+	}
+	// What runs that were killed have left.
+	left, err := filepath.Glob(filepath.Join(cache, "image-*"))
+	if err != nil {
+		return nil, fmt.Errorf("look for old work folders: %w", err)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("remove old work folder: %w", err)
+		}
+	}
+	var speaking sync.Mutex
+	orderly := func(format string, a ...any) {
+		speaking.Lock()
+		defer speaking.Unlock()
+		say(format, a...)
+	}
+	var working sync.WaitGroup
+	failed := make(chan error, len(missing))
+	for suite, wanted := range missing {
+		working.Go(func() { failed <- makeSuite(ctx, cache, suite, wanted, orderly) })
+	}
+	working.Wait()
+	close(failed)
+	var all []error
+	for err := range failed {
+		all = append(all, err)
+	}
+	if err := errors.Join(all...); err != nil {
+		return nil, err
+	}
+	return archives, nil
+}
+
+// makeSuite makes the images whose packages come from one suite of Debian.
+func makeSuite(ctx context.Context, cache, suite string, wanted []database, say func(format string, a ...any)) error {
+	work, err := os.MkdirTemp(cache, "image-")
+	if err != nil {
+		return fmt.Errorf("make work folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	for _, d := range wanted {
 		say("making the image of %s %s from Debian packages, once", d.engine, d.minor)
+	}
+	source, err := openSuite(ctx, work, suite)
+	if err != nil {
+		return fmt.Errorf("read the packages of %s: %w", suite, err)
+	}
+	for _, d := range wanted {
 		start := time.Now()
-		version, err := d.make(ctx, cache, archive)
+		version, err := d.make(ctx, source, cache)
 		if err != nil {
-			return nil, fmt.Errorf("make image of %s %s: %w", d.engine, d.minor, err)
+			return fmt.Errorf("make image of %s %s: %w", d.engine, d.minor, err)
 		}
 		say("made %s %s in %s", d.engine, version, time.Since(start).Round(time.Second))
 	}
-	return archives, nil
+	return nil
 }
 
 var versionForm = regexp.MustCompile(`v=(\d+\.\d+\.\d+)`)
 
 // make installs the server's packages into a folder, and makes a one-layer
 // image of it under its minor and its full version.
-func (d database) make(ctx context.Context, cache, archive string) (string, error) {
-	work, err := os.MkdirTemp(cache, "image-")
-	if err != nil {
-		return "", fmt.Errorf("make work folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(work) }()
+func (d database) make(ctx context.Context, source packageSource, cache string) (string, error) {
+	work := filepath.Join(source.folder, d.engine+"-"+d.minor)
 	root := filepath.Join(work, "root")
-	if err := d.unpack(ctx, work, root); err != nil {
+	if err := d.unpack(ctx, source, work, root); err != nil {
 		return "", err
 	}
 	if err := d.finish(root); err != nil {
@@ -76,67 +148,50 @@ func (d database) make(ctx context.Context, cache, archive string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	match := versionForm.FindStringSubmatch(out)
-	if match == nil || !strings.HasPrefix(match[1], d.minor+".") {
-		return "", fmt.Errorf("suite %s of Debian has another version: %s", d.suite, strings.TrimSpace(out))
+	version, err := d.release(out)
+	if err != nil {
+		return "", err
 	}
 	layer := filepath.Join(work, "layer.tar")
 	if _, err := command("tar", "-C", root, "--numeric-owner", "-cf", layer, "."); err != nil {
 		return "", err
 	}
+	tree := d.tree(cache)
+	if err := os.MkdirAll(filepath.Dir(tree), 0o755); err != nil {
+		return "", fmt.Errorf("make folder of servers: %w", err)
+	}
+	// Aside and not removed in place, where a test could meet half of it.
+	if err := os.Rename(tree, filepath.Join(work, "old")); err != nil && !os.IsNotExist(err) {
+		return "", fmt.Errorf("replace %s: %w", tree, err)
+	}
+	if err := os.Rename(root, tree); err != nil {
+		return "", fmt.Errorf("keep the file system: %w", err)
+	}
 	config := v1.Config{
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, WorkingDir: "/data",
 		Cmd: []string{d.engine + "-server"}, ExposedPorts: map[string]struct{}{"6379/tcp": {}},
 	}
-	if err := writeImage(archive, layer, config, d.repository+":"+d.minor, d.repository+":"+match[1]); err != nil {
-		return "", err
-	}
-	keep := filepath.Join(cache, "servers", d.engine+"-"+d.minor)
-	if err := os.RemoveAll(keep); err != nil {
-		return "", fmt.Errorf("replace %s: %w", keep, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(keep), 0o755); err != nil {
-		return "", fmt.Errorf("make folder of servers: %w", err)
-	}
-	return match[1], os.Rename(root, keep)
+	return version, writeImage(d.archive(cache), layer, config, d.repository+":"+d.minor, d.repository+":"+version)
 }
 
-// unpack downloads the packages of a suite with what they need, by an apt that
-// knows nothing of this machine's packages, and unpacks them.
-func (d database) unpack(ctx context.Context, work, root string) error {
-	uri, err := mirror()
-	if err != nil {
-		return err
+// release takes the version from what the server says of itself, and refuses
+// another minor than the image's name promises.
+func (d database) release(said string) (string, error) {
+	match := versionForm.FindStringSubmatch(said)
+	if match == nil || !strings.HasPrefix(match[1], d.minor+".") {
+		return "", fmt.Errorf("want %s %s, and suite %s of Debian has another version: %s", d.engine, d.minor, d.suite, strings.TrimSpace(said))
 	}
-	sources := filepath.Join(work, "sources.list")
-	line := fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", uri, d.suite)
-	for file, content := range map[string]string{sources: line, filepath.Join(work, "status"): ""} {
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", file, err)
-		}
+	return match[1], nil
+}
+
+// unpack downloads the server's packages with what they need, and unpacks them.
+func (d database) unpack(ctx context.Context, source packageSource, work, root string) error {
+	archives := filepath.Join(work, "archives")
+	if err := os.MkdirAll(filepath.Join(archives, "partial"), 0o755); err != nil {
+		return fmt.Errorf("make folder of packages: %w", err)
 	}
-	for _, dir := range []string{"lists/partial", "archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(work, dir), 0o755); err != nil {
-			return fmt.Errorf("make folder of apt: %w", err)
-		}
-	}
-	apt := func(args ...string) error {
-		options := []string{
-			"-o", "Dir::State=" + work, "-o", "Dir::State::lists=" + work + "/lists", "-o", "Dir::State::status=" + work + "/status",
-			"-o", "Dir::Cache=" + work, "-o", "Dir::Cache::archives=" + work + "/archives", "-o", "Dir::Etc::sourcelist=" + sources,
-			"-o", "Dir::Etc::sourceparts=/dev/null", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none",
-		}
-		out, err := exec.CommandContext(ctx, "apt-get", append(options, args...)...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, tail(string(out), 5))
-		}
-		return nil
-	}
-	if err := apt("update"); err != nil {
-		return err
-	}
-	if err := apt("install", "-y", "--download-only", "--no-install-recommends",
-		d.engine+"-server", d.engine+"-tools", "dash", "coreutils", "grep", "sed", "base-files"); err != nil {
+	if err := source.apt(ctx, "install", "-o", "Dir::Cache::archives="+archives, "-y", "--download-only", "--no-install-recommends",
+		d.engine+"-server", d.engine+"-tools", "base-files", "base-passwd", "coreutils", "dash", "findutils", "grep", "libc-bin", "mawk", "sed"); err != nil {
 		return err
 	}
 	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
@@ -147,7 +202,7 @@ func (d database) unpack(ctx context.Context, work, root string) error {
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
-	debs, err := filepath.Glob(filepath.Join(work, "archives", "*.deb"))
+	debs, err := filepath.Glob(filepath.Join(archives, "*.deb"))
 	if err != nil || len(debs) == 0 {
 		return fmt.Errorf("apt-get downloaded no package")
 	}
@@ -167,7 +222,7 @@ func (d database) finish(root string) error {
 			return fmt.Errorf("trim root: %w", err)
 		}
 	}
-	links := map[string]string{"usr/bin/sh": "dash"}
+	links := map[string]string{"usr/bin/sh": "dash", "usr/bin/awk": "mawk"}
 	if d.engine == "valkey" {
 		// As in the official image, the names of Redis work too.
 		links["usr/bin/redis-server"], links["usr/bin/redis-cli"] = "valkey-server", "valkey-cli"
@@ -181,8 +236,9 @@ func (d database) finish(root string) error {
 		}
 	}
 	files := map[string]string{
-		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" + d.engine + ":x:999:999::/data:/bin/sh\n",
-		"etc/group":  "root:x:0:\n" + d.engine + ":x:999:\n",
+		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" + d.engine + ":x:999:999::/data:/bin/sh\n" +
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"etc/group": "root:x:0:\n" + d.engine + ":x:999:\nnogroup:x:65534:\n",
 	}
 	for file, content := range files {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
@@ -203,19 +259,78 @@ func (d database) finish(root string) error {
 	return os.Chown(filepath.Join(root, "data"), 999, 999)
 }
 
-// mirror is where this machine's own apt gets Debian from.
-func mirror() (string, error) {
-	out, err := command("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages")
+// packageSource is one suite of Debian, read by an apt that knows nothing of
+// this machine's packages and changes none of its files.
+type packageSource struct {
+	folder  string
+	options []string
+}
+
+// openSuite downloads the index of a suite from the first of this machine's
+// mirrors that has it, signed by Debian. Another publisher's mirror, which looks
+// no different in the sources, has not.
+func openSuite(ctx context.Context, folder, suite string) (packageSource, error) {
+	out, err := command("apt-get", "update", "--print-uris")
 	if err != nil {
-		return "", fmt.Errorf("find the Debian mirror: %w", err)
+		return packageSource{}, fmt.Errorf("find the Debian mirror: %w", err)
 	}
-	for _, line := range strings.Split(out, "\n") {
-		fields := strings.Fields(line)
-		if len(fields) == 2 && strings.HasPrefix(fields[0], "http") && !strings.Contains(fields[0], "security") && !strings.Contains(fields[1], "security") {
-			return fields[0], nil
+	var failed []error
+	for i, uri := range mirrors(out) {
+		s, err := newSource(filepath.Join(folder, fmt.Sprintf("apt-%d", i)), uri, suite)
+		if err != nil {
+			return packageSource{}, err
+		}
+		if err = s.apt(ctx, "update"); err == nil {
+			return s, nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", uri, err))
+	}
+	return packageSource{}, fmt.Errorf("no mirror in this machine's apt sources has it: %w", errors.Join(failed...))
+}
+
+var indexForm = regexp.MustCompile(`(?m)^'((?:https?|mirror\+)[^']*?)/dists/([^/']+)/InRelease'`)
+
+// mirrors finds in what `apt-get update --print-uris` says, which needs no
+// index, the archives that this machine's apt uses. The security archive has no
+// trixie or sid of the plain name.
+func mirrors(uris string) []string {
+	var found []string
+	for _, match := range indexForm.FindAllStringSubmatch(uris, -1) {
+		if !strings.HasSuffix(match[2], "-security") && !slices.Contains(found, match[1]) {
+			found = append(found, match[1])
 		}
 	}
-	return "", fmt.Errorf("this machine's apt names no Debian mirror")
+	return found
+}
+
+func newSource(folder, uri, suite string) (packageSource, error) {
+	if err := os.MkdirAll(filepath.Join(folder, "lists", "partial"), 0o755); err != nil {
+		return packageSource{}, fmt.Errorf("make folder of apt: %w", err)
+	}
+	sources, status, config := filepath.Join(folder, "sources.list"), filepath.Join(folder, "status"), filepath.Join(folder, "apt.conf")
+	for file, content := range map[string]string{
+		sources: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", uri, suite),
+		status:  "",
+		// What this machine does after its own updates is not for this one.
+		config: "#clear APT::Update;\nAPT::Update::Error-Mode \"any\";\n",
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			return packageSource{}, fmt.Errorf("write %s: %w", file, err)
+		}
+	}
+	return packageSource{folder: folder, options: []string{
+		"-c", config, "-o", "Dir::State=" + folder, "-o", "Dir::State::lists=" + folder + "/lists", "-o", "Dir::State::status=" + status,
+		"-o", "Dir::Cache=" + folder, "-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=/dev/null",
+		"-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none",
+	}}, nil
+}
+
+func (s packageSource) apt(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "apt-get", append(slices.Clone(s.options), args...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("apt-get %s: %w: %s", args[0], err, tail(string(out), 5))
+	}
+	return nil
 }
 
 // binaryImage makes an image that holds one static binary as its entrypoint,
