@@ -26,27 +26,47 @@ const (
 	AddSlots Kind = "AddSlots"
 	// Replicate makes an empty node, or a replica, follow a primary.
 	Replicate Kind = "Replicate"
+	// Handover promotes a replica gracefully: its primary, which lives, pauses its
+	// writes until the replica has all of them.
+	Handover Kind = "Handover"
+	// Force promotes a replica by an election that it asks for without waiting for
+	// the others to mark its primary as failed.
+	Force Kind = "Force"
 	// Takeover promotes a replica without asking the other primaries.
 	Takeover Kind = "Takeover"
 	// Forget removes an id from a node's table.
 	Forget Kind = "Forget"
+	// MoveSlots moves slots with their keys from a primary to another one, or goes
+	// on with that.
+	MoveSlots Kind = "MoveSlots"
+	// CloseSlots takes the marks of a migration off slots that are not moved.
+	CloseSlots Kind = "CloseSlots"
+	// Remove takes a Pod that is not wanted any more away, with its volume.
+	Remove Kind = "Remove"
+	// Replace has a Pod made anew from its present template, with its volume.
+	Replace Kind = "Replace"
 )
 
 // Action is one command to one node.
 type Action struct {
 	Kind Kind
-	// Pod is the node that gets the command.
+	// Pod is the node that gets the command, or that is replaced or removed. For
+	// MoveSlots it is the one that has the slots.
 	Pod string
-	// ID is the other node: the primary to follow, the id to forget.
+	// ID is the other node: the primary to follow or to replace, the id to forget,
+	// the one that gets the slots.
 	ID string
 	// Peer is the Pod that ID or IP belongs to; empty when it has none.
 	Peer string
 	// IP is the address to meet.
 	IP string
-	// Slots are those to add or to disregard.
+	// Slots are those to add, to disregard, to move or to close.
 	Slots Slots
 	// Epoch is the one to set.
 	Epoch uint64
+	// Alone: the Pod to replace is all that its shard has, so that the shard does
+	// not serve until the Pod is back. It is announced before.
+	Alone bool
 }
 
 // Wait says what a plan without actions waits for.

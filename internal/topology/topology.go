@@ -52,6 +52,10 @@ type Node struct {
 	IP string
 	// PodReady tells whether Kubernetes calls the Pod ready.
 	PodReady bool
+	// Outdated: the Pod was made from another template than the spec asks for now.
+	Outdated bool
+	// Ending: the Pod is being deleted; its process lives on until it ends.
+	Ending bool
 
 	Knowledge Knowledge
 
@@ -83,6 +87,11 @@ type Node struct {
 	Keys int64
 	// Slots are the slots that the node claims for itself; empty for a replica.
 	Slots Slots
+	// Migrating and Importing are the node's open slots, by the id of the node that
+	// they are on their way to or from.
+	Migrating, Importing map[string]Slots
+	// Streams are the addresses of the replicas that the node streams to, in step.
+	Streams []string
 	// Peers is the node's table of other nodes, without itself.
 	Peers []Peer
 }
