@@ -17,6 +17,9 @@ func spread(_ Desired, o *Observed) Plan {
 		for _, p := range b.Peers {
 			known = known.Union(p.Slots)
 		}
+		for _, slots := range b.Importing {
+			known = known.Union(slots) // no word of others changes these
+		}
 		if known.Count() == SlotCount {
 			continue
 		}
