@@ -12,6 +12,7 @@ import (
 const (
 	redisConfFile = "redis.conf"
 	startFile     = "start.sh"
+	guardFile     = "guard.sh"
 	readyFile     = "ready.sh"
 	preStopFile   = "prestop.sh"
 )
@@ -19,6 +20,8 @@ const (
 var (
 	//go:embed scripts/start.sh
 	startScript string
+	//go:embed scripts/guard.sh
+	guardScript string
 	//go:embed scripts/ready.sh
 	readyScript string
 	//go:embed scripts/prestop.sh
@@ -39,6 +42,7 @@ func ConfigMap(c *redisv1.RedisCluster, user map[string]string, restarts string)
 		WithData(map[string]string{
 			redisConfFile: redisConf(&c.Spec, user),
 			startFile:     startScript,
+			guardFile:     guardScript,
 			readyFile:     readyScript,
 			preStopFile:   preStopScript,
 		})

@@ -134,6 +134,9 @@ func environment(c *redisv1.RedisCluster) []*corev1ac.EnvVarApplyConfiguration {
 		corev1ac.EnvVar().WithName("ENGINE").WithValue(engine),
 		corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP"))),
+		corev1ac.EnvVar().WithName("POD_NAME").WithValueFrom(corev1ac.EnvVarSource().
+			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("metadata.name"))),
+		corev1ac.EnvVar().WithName("SERVICE").WithValue(HeadlessServiceName(c)),
 		corev1ac.EnvVar().WithName("AUTH_DISABLED").WithValue(strconv.FormatBool(c.Spec.AuthDisabled())),
 	}
 }
