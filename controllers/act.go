@@ -41,8 +41,6 @@ func (p *pass) act(ctx context.Context) error {
 	for _, a := range actions {
 		byPod[a.Pod] = append(byPod[a.Pod], a)
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	var steps []func() error
 	for _, list := range byPod {
 		steps = append(steps, func() error {
@@ -80,6 +78,8 @@ func (p *pass) do(ctx context.Context, a topology.Action) error {
 	case topology.Consent:
 		return p.renew(ctx, a)
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
 	return command(ctx, p.nodes[a.Pod].node, a)
 }
 
@@ -108,6 +108,11 @@ func command(ctx context.Context, n *redis.Node, a topology.Action) error {
 		return n.Failover(ctx, redis.Force)
 	case topology.Takeover:
 		return n.Failover(ctx, redis.Takeover)
+	case topology.Discard:
+		if err := n.DropKeys(ctx, rangesOf(a.Slots)...); err != nil {
+			return err
+		}
+		return n.SetSlotsStable(ctx, rangesOf(a.Slots)...)
 	case topology.CloseSlots:
 		return n.SetSlotsStable(ctx, rangesOf(a.Slots)...)
 	case topology.Forget:

@@ -27,6 +27,9 @@ type memory struct {
 	// have become primaries since, and when that was seen.
 	replicas map[string]bool
 	elected  map[string]time.Time
+	// evicted are the Pods that were evicted and that the cache may still show as
+	// they were, by UID.
+	evicted map[types.UID]time.Time
 	// configured is, by Pod, the run of the server that got the directives of
 	// spec.config, and which.
 	configured map[string]string
@@ -128,7 +131,7 @@ func (ms *memories) of(key types.NamespacedName, uid types.UID) *memory {
 		return m
 	}
 	ms.m[key] = &memory{uid: uid, labelled: map[types.UID]string{},
-		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{}, configured: map[string]string{}}
+		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{}, configured: map[string]string{}, evicted: map[types.UID]time.Time{}}
 	return ms.m[key]
 }
 

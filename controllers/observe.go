@@ -214,7 +214,7 @@ func learn(n *topology.Node, s *redis.State) {
 	for _, peer := range s.Peers {
 		n.Peers = append(n.Peers, topology.Peer{
 			ID: peer.ID, IP: peer.Host, Handshake: peer.Handshake,
-			Failed: peer.PFail || peer.Fail || peer.NoAddr, Epoch: peer.ConfigEpoch, Slots: slotsOf(peer.Slots),
+			Failed: peer.PFail || peer.Fail || peer.NoAddr, Epoch: peer.ConfigEpoch, Follows: peer.PrimaryID, Slots: slotsOf(peer.Slots),
 		})
 	}
 }

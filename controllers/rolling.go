@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -20,8 +24,6 @@ import (
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/manifests"
 	"github.com/example/redis-operator/internal/topology"
-
-	"reflect"
 )
 
 // statefulSet is what a shard's StatefulSet should be now. A new template goes
@@ -136,6 +138,9 @@ func (p *pass) announced(pod string) bool {
 // evict asks for a Pod's deletion. A budget that does not allow it now is no
 // error: the next pass asks again.
 func (p *pass) evict(ctx context.Context, pod *corev1.Pod) error {
+	if time.Since(p.mem.evicted[pod.UID]) < cacheLag {
+		return nil
+	}
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
@@ -148,6 +153,8 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) error {
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return fmt.Errorf("evict Pod %s: %w", pod.Name, err)
 	}
+	maps.DeleteFunc(p.mem.evicted, func(_ types.UID, at time.Time) bool { return time.Since(at) > cacheLag })
+	p.mem.evicted[pod.UID] = time.Now()
 	return nil
 }
 

@@ -60,6 +60,12 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 		return countSlots(m.Slots), err
 	}
 	arrived, rest := split(m.Slots, target.Slots)
+	// While a slot is marked as importing, gossip does not change its owner: one that
+	// has failed over meanwhile would count as a failed primary for ever, and the
+	// target would find the cluster down.
+	if err := m.Target.SetSlotsOwner(ctx, m.SourceID, m.misattributed(&target, rest)...); err != nil {
+		return countSlots(rest), err
+	}
 	// An earlier migration may have ended between the claim and the word of it.
 	if err := m.spread(ctx, arrived); err != nil {
 		return countSlots(rest), err
@@ -75,6 +81,18 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 		}
 	}
 	return countSlots(rest), nil
+}
+
+// misattributed are the slots that the target believes somebody else than the
+// source to own.
+func (m *Migration) misattributed(target *State, slots []SlotRange) []SlotRange {
+	for _, p := range target.Peers {
+		if p.ID == m.SourceID {
+			_, others := split(slots, p.Slots)
+			return others
+		}
+	}
+	return nil
 }
 
 // moveBatch moves some slots; false if the time was up before they were empty.

@@ -240,6 +240,13 @@ func (s *server) do(a Action) error {
 			return nil // it is accepted, and nothing comes of it
 		}
 		s.ask(l, true)
+	case Discard:
+		for slot := range s.data {
+			if all(s.importing).overlaps(a.Slots.Intersect(Slots{{slot, slot}})) {
+				delete(s.data, slot)
+			}
+		}
+		unmark(s.importing, a.Slots)
 	case CloseSlots:
 		unmark(s.migrating, a.Slots)
 		unmark(s.importing, a.Slots)
@@ -297,7 +304,7 @@ func (s *server) node(n *Node) {
 		}
 	}
 	for _, l := range s.table {
-		p := Peer{ID: l.id, IP: l.ip, Handshake: l.handshake, Failed: l.pfail || l.fail || l.ip == "", Slots: l.slots, Epoch: l.epoch}
+		p := Peer{ID: l.id, IP: l.ip, Handshake: l.handshake, Failed: l.pfail || l.fail || l.ip == "", Slots: l.slots, Epoch: l.epoch, Follows: l.follows}
 		if master := s.line(l.follows); !l.primary && master != nil {
 			p.Epoch = master.epoch // clusterGenNodeDescription
 		}

@@ -98,6 +98,9 @@ func (w *world) migrate(from *server, a Action, stop func() bool) error {
 			if !to.primary || to.slots.overlaps(part) {
 				return fmt.Errorf("%w: IMPORTING on %s", errRefused, to.pod)
 			}
+			if l := to.line(from.id); l != nil && !part.Minus(l.slots).Empty() {
+				to.assign(from.id, part) // its own word of the owner is out of date
+			}
 			mark(to.importing, from.id, part)
 			return nil
 		},

@@ -41,6 +41,9 @@ const (
 	MoveSlots Kind = "MoveSlots"
 	// CloseSlots takes the marks of a migration off slots that are not moved.
 	CloseSlots Kind = "CloseSlots"
+	// Discard deletes the keys that a node which was succeeded has left of slots that
+	// were on their way to it.
+	Discard Kind = "Discard"
 	// Remove takes a Pod that is not wanted any more away, with its volume.
 	Remove Kind = "Remove"
 	// Replace has a Pod made anew from its present template, with its volume.
@@ -109,6 +112,7 @@ var mends = []func(Desired, *Observed) Plan{
 	setEpochs,
 	meet,
 	assignSlots,
+	discard,
 	attachReplicas,
 	spread,
 	forget,

@@ -130,7 +130,7 @@ func (f *feed) observed() (Desired, *Observed) {
 		n.Outdated, n.Doomed, n.Ending, n.Idle, n.Held = f.next(4) == 3, f.next(8) == 7, f.next(8) == 7, f.flag(), f.next(8) == 7
 		n.Migrating, n.Importing, n.Stray, n.Streams = f.open(), f.open(), f.slots(), []string{f.ip(), f.ip()}
 		for range f.next(6) {
-			n.Peers = append(n.Peers, Peer{ID: f.id(), IP: f.ip(), Handshake: f.flag(), Failed: f.flag(), Slots: f.slots(), Epoch: uint64(f.next(4))})
+			n.Peers = append(n.Peers, Peer{ID: f.id(), IP: f.ip(), Handshake: f.flag(), Failed: f.flag(), Follows: f.id(), Slots: f.slots(), Epoch: uint64(f.next(4))})
 		}
 		o.Nodes = append(o.Nodes, n)
 	}
@@ -188,7 +188,7 @@ func checkPlan(t *testing.T, o *Observed, p Plan) {
 		complete := map[Kind]bool{
 			SetEpoch: a.Epoch > 0, Meet: a.IP != "" && a.ID != "", AddSlots: !a.Slots.Empty(), DelSlots: !a.Slots.Empty(),
 			BumpEpoch: true, Replicate: a.ID != "", Takeover: a.ID != "", Force: a.ID != "", Handover: a.ID != "", Forget: a.ID != "",
-			MoveSlots: a.ID != "" && !a.Slots.Empty(), CloseSlots: !a.Slots.Empty(), Remove: true, Replace: true, Consent: true,
+			MoveSlots: a.ID != "" && !a.Slots.Empty(), CloseSlots: !a.Slots.Empty(), Discard: !a.Slots.Empty(), Remove: true, Replace: true, Consent: true,
 		}
 		if !complete[a.Kind] {
 			t.Errorf("an action that says too little: %+v", a)

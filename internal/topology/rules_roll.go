@@ -20,6 +20,8 @@ func roll(d Desired, o *Observed) Plan {
 	}
 	head := o.Head(old.Shard)
 	switch {
+	case old.Ending:
+		return Plan{Wait: WaitPods, Why: old.Pod + " ends, to be made from the present template"}
 	case head == nil:
 		return Plan{Wait: WaitPods, Why: fmt.Sprintf("%s is replaced once shard %d has a primary", old.Pod, old.Shard)}
 	case !old.answered() && !old.Idle:

@@ -16,7 +16,7 @@ func closeSlots(_ Desired, o *Observed) Plan {
 	moving, closing := map[[2]*Node]Slots{}, map[*Node]Slots{}
 	waits := ""
 	for _, n := range o.answeredNodes() {
-		if !n.Primary {
+		if !n.Primary || n != o.Lead(n.Shard) {
 			continue // what a replica has is its primary's business
 		}
 		for id, slots := range n.Importing {
@@ -76,6 +76,28 @@ func closeSlots(_ Desired, o *Observed) Plan {
 		return Plan{Wait: WaitRedis, Why: waits}
 	}
 	return Plan{}
+}
+
+// discard empties a primary that a replica has succeeded while slots were on their
+// way to it. Redis deletes its keys of the slots that it owned, when it hears of the
+// successor, and leaves those that it did not own yet: with them it cannot become a
+// replica. Its successor has them, as it has all else that was replicated.
+func discard(_ Desired, o *Observed) Plan {
+	var actions []Action
+	for _, n := range o.answeredNodes() {
+		head := o.Head(n.Shard)
+		if !n.Primary || !n.Slots.Empty() || len(n.Importing) == 0 || head == nil || head == n || head.ConfigEpoch <= n.ConfigEpoch {
+			continue
+		}
+		var left Slots
+		for _, slots := range n.Importing {
+			left = left.Union(slots)
+		}
+		if left.Minus(o.Owned()).Empty() {
+			actions = append(actions, Action{Kind: Discard, Pod: n.Pod, Slots: left})
+		}
+	}
+	return act(actions, "nodes that were succeeded drop what they had got of slots that were on their way")
 }
 
 // heirs finds for the id of each node the primary that has what it had: itself,
@@ -314,6 +336,18 @@ func release(d Desired, o *Observed, n *Node) Plan {
 	return Plan{Actions: []Action{{Kind: Remove, Pod: n.Pod, ID: n.ID}}}
 }
 
+// knownToFollow tells whether all primaries that vote know a replica as one of its
+// primary: until they do, its wish to take over is ignored, and it waits for 5
+// seconds before it gives up.
+func (o *Observed) knownToFollow(n *Node) bool {
+	for _, voter := range o.answeredNodes() {
+		if line, _ := voter.knows(n.ID); voter.Primary && !voter.Slots.Empty() && line.Follows != n.Follows {
+			return false
+		}
+	}
+	return true
+}
+
 // caughtUp is by how many bytes a replica may be behind its primary and still be
 // handed over to: the primary's writes pause until it has them.
 const caughtUp = 1 << 20
@@ -329,6 +363,8 @@ func handOver(o *Observed, head *Node, fit func(*Node) bool, why string) Plan {
 		case ok && !asked.Due:
 			return Plan{Wait: WaitRedis, Why: fmt.Sprintf("%s: %s takes its place", why, n.Pod)}
 		case !fit(n) || n.Ending || !n.PodReady || !n.LinkUp || !slices.Contains(head.Streams, n.IP) || head.Offset-n.Offset > caughtUp:
+		case !o.knownToFollow(n):
+			rests = n.Pod
 		case o.Elected[n.ID]:
 			rests = n.Pod
 		case best == nil || n.Offset > best.Offset:
@@ -339,7 +375,7 @@ func handOver(o *Observed, head *Node, fit func(*Node) bool, why string) Plan {
 	case best != nil:
 		return act([]Action{{Kind: Handover, Pod: best.Pod, ID: head.ID, Peer: head.Pod}}, why+": a replica takes its place")
 	case rests != "":
-		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("%s; %s can take its place in a moment: it was elected a moment ago", why, rests)}
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("%s; %s can take its place in a moment", why, rests)}
 	default:
 		return Plan{Wait: WaitPods, Why: fmt.Sprintf("%s, and none of its replicas is in sync to take its place", why)}
 	}

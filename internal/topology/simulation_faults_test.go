@@ -93,14 +93,14 @@ func (s *sim) checkAction(a Action, target *server) {
 		if a.Kind == AddSlots {
 			s.checkNothingLost(a, target)
 		}
-	case Replicate:
+	case Replicate, Discard:
 		had := target.data
 		target.data = map[int]int{}
 		left := s.newest()
 		target.data = had
 		for slot, version := range had {
 			if left[slot] < version && s.best[slot] == version {
-				s.failf("%s holds the only copy of version %d in slot %d, and is made a replica", target.pod, version, slot)
+				s.failf("%s holds the only copy of version %d in slot %d, and %s empties it", target.pod, version, slot, a.Kind)
 			}
 		}
 	case Forget:

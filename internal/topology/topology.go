@@ -134,6 +134,9 @@ type Peer struct {
 	// ("noaddr"). "fail?" counts because one or two shards have no majority that
 	// could ever agree on the loss of one.
 	Failed bool
+	// Follows is the id of the primary that the peer follows, in the eyes of this
+	// node; empty for a primary.
+	Follows string
 	// Slots that the peer owns, in the eyes of this node.
 	Slots Slots
 	// Epoch is the configuration epoch of the peer's claim to its slots, in the
