@@ -26,6 +26,25 @@ var bars = map[string]float64{
 	"rest writes":        0,
 	"rest reads_per_min": 2,
 	"rest rss_mb":        60,
+
+	"scaleout-empty seconds":      10,
+	"scaleout-empty ratio":        3,
+	"scaleout-data seconds":       15,
+	"scaleout-data gap_ms":        100,
+	"delete-primary gap_ms":       250,
+	"force-delete-primary gap_ms": 1000,
+	"kill-primary gap_ms":         500,
+	"kill-primary-storage gap_ms": 500,
+	"all-pods-deleted ratio":      3,
+	"roll gap_ms":                 250,
+	"scaleout-empty lost":         0,
+	"scaleout-data lost":          0,
+	"delete-primary lost":         0,
+	"force-delete-primary lost":   0,
+	"kill-primary lost":           0,
+	"kill-primary-storage lost":   0,
+	"all-pods-deleted lost":       0,
+	"roll lost":                   0,
 }
 
 // newFigure is a figure with its bar, if it has one.

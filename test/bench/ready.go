@@ -84,12 +84,17 @@ func ready(ctx context.Context, b *bench) ([]figure, error) {
 // floor is the time from the apply of the bare StatefulSet until all of its
 // Pods are ready. It leaves nothing behind.
 func (b *bench) floor(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, tooLong)
-	defer cancel()
 	set := &appsv1.StatefulSet{}
 	if err := yaml.UnmarshalStrict(floorManifest, set); err != nil {
 		return 0, fmt.Errorf("read floor.yaml: %w", err)
 	}
+	return b.timeStatefulSet(ctx, set)
+}
+
+// timeStatefulSet applies a StatefulSet, waits for its Pods, and removes it.
+func (b *bench) timeStatefulSet(ctx context.Context, set *appsv1.StatefulSet) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, tooLong)
+	defer cancel()
 	set.Namespace = b.namespace
 	watch, err := b.Watch(ctx, &appsv1.StatefulSetList{}, client.InNamespace(b.namespace))
 	if err != nil {
