@@ -57,13 +57,22 @@ func (p *pass) act(ctx context.Context) error {
 	}
 	err := together(steps)
 	p.noteLoss()
-	p.noteAsked(err)
+	p.notePromotions(err)
 	return err
 }
 
-// noteAsked remembers a promotion that was asked for: it takes a while.
-func (p *pass) noteAsked(err error) {
+// notePromotions tells of promotions, and remembers those that take a while.
+func (p *pass) notePromotions(err error) {
 	for _, a := range p.facts.Plan.Actions {
+		switch {
+		case err != nil:
+		case a.Kind == topology.Handover:
+			p.events = append(p.events, news{corev1.EventTypeNormal, redisv1.EventHandedOver, "HandOver",
+				fmt.Sprintf("%s takes the place of %s", a.Pod, a.Peer)})
+		case a.Kind == topology.Force || a.Kind == topology.Takeover:
+			p.events = append(p.events, news{corev1.EventTypeWarning, redisv1.EventFailedOver, "FailOver",
+				fmt.Sprintf("%s takes the place of its primary: %s", a.Pod, p.facts.Plan.Why)})
+		}
 		if _, takesTime := patience[a.Kind]; takesTime && err == nil {
 			p.mem.asked[p.nodes[a.Pod].state.ID] = asking{kind: a.Kind, at: time.Now()}
 		}

@@ -30,6 +30,8 @@ type memory struct {
 	// evicted are the Pods that were evicted and that the cache may still show as
 	// they were, by UID.
 	evicted map[types.UID]time.Time
+	// strangers are the ids that no Pod has, and since when they have been seen.
+	strangers map[string]time.Time
 	// configured is, by Pod, the run of the server that got the directives of
 	// spec.config, and which.
 	configured map[string]string
@@ -92,6 +94,28 @@ func (m *memory) recall(o *topology.Observed, now time.Time) {
 	}
 }
 
+// strange is for how long an id that no Pod has may be in the tables before it is a
+// stranger's: nodes of the past are forgotten within that time.
+const strange = 30 * time.Second
+
+// lasting are those of the ids that have been seen for long.
+func (m *memory) lasting(ids []string, now time.Time) []string {
+	seen := map[string]time.Time{}
+	var out []string
+	for _, id := range ids {
+		since, ok := m.strangers[id]
+		if !ok {
+			since = now
+		}
+		seen[id] = since
+		if now.Sub(since) > strange {
+			out = append(out, id)
+		}
+	}
+	m.strangers = seen
+	return out
+}
+
 // waiting notes what a pass waits for and tells for how long that has been so.
 func (m *memory) waiting(why string, acting bool) time.Duration {
 	if acting || why != m.why {
@@ -131,7 +155,7 @@ func (ms *memories) of(key types.NamespacedName, uid types.UID) *memory {
 		return m
 	}
 	ms.m[key] = &memory{uid: uid, labelled: map[types.UID]string{},
-		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{}, configured: map[string]string{}, evicted: map[types.UID]time.Time{}}
+		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{}, configured: map[string]string{}, evicted: map[types.UID]time.Time{}, strangers: map[string]time.Time{}}
 	return ms.m[key]
 }
 

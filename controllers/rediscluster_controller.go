@@ -129,6 +129,7 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	p.postSentries()
 	p.facts.Plan = topology.Next(p.facts.Desired, p.facts.Observed)
+	p.facts.Strangers = p.mem.lasting(topology.Strangers(p.facts.Observed), p.facts.Now.Time)
 	if p.cluster.Spec.Paused {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
@@ -93,6 +94,14 @@ func changes(old, now *redisv1.RedisClusterStatus) []news {
 	switch {
 	case now.Phase == redisv1.PhasePaused && old.Phase != redisv1.PhasePaused:
 		events = append(events, news{corev1.EventTypeNormal, redisv1.EventPaused, "Pause", "the operator only looks until spec.paused is false"})
+	case now.Phase == redisv1.PhaseScaling && old.Phase != redisv1.PhaseScaling:
+		events = append(events, news{corev1.EventTypeNormal, redisv1.EventScaling, "Scale", progress(now)})
+	case now.Phase == redisv1.PhaseUpdating && old.Phase != redisv1.PhaseUpdating:
+		events = append(events, news{corev1.EventTypeNormal, redisv1.EventUpdating, "Update", progress(now)})
+	case now.Phase == redisv1.PhaseRunning && old.Phase == redisv1.PhaseScaling:
+		events = append(events, news{corev1.EventTypeNormal, redisv1.EventScaled, "Scale", ready.Message})
+	case now.Phase == redisv1.PhaseRunning && old.Phase == redisv1.PhaseUpdating:
+		events = append(events, news{corev1.EventTypeNormal, redisv1.EventUpdated, "Update", ready.Message})
 	case now.Phase == redisv1.PhaseRunning && old.Phase == redisv1.PhaseRecovering:
 		events = append(events, news{corev1.EventTypeNormal, redisv1.EventRecovered, "Recover", ready.Message})
 	case now.Phase == redisv1.PhaseRunning && old.Phase != redisv1.PhaseRunning && old.Phase != redisv1.PhasePaused:
@@ -102,9 +111,18 @@ func changes(old, now *redisv1.RedisClusterStatus) []news {
 		(before == nil || before.Reason != ready.Reason || before.Message != ready.Message) {
 		events = append(events, news{corev1.EventTypeWarning, ready.Reason, "Reconcile", ready.Message})
 	}
+	degraded, wasDegraded := meta.FindStatusCondition(now.Conditions, redisv1.ConditionDegraded), meta.FindStatusCondition(old.Conditions, redisv1.ConditionDegraded)
+	if degraded.Status == metav1.ConditionTrue && degraded.Reason != ready.Reason && (wasDegraded == nil || wasDegraded.Reason != degraded.Reason) {
+		events = append(events, news{corev1.EventTypeWarning, degraded.Reason, "Reconcile", degraded.Message})
+	}
 	if c := meta.FindStatusCondition(now.Conditions, redisv1.ConditionPersistent); c.Reason == redisv1.ReasonNoStorage &&
 		meta.FindStatusCondition(old.Conditions, redisv1.ConditionPersistent) == nil {
 		events = append(events, news{corev1.EventTypeWarning, c.Reason, "Create", c.Message})
 	}
 	return events
+}
+
+// progress is what the condition Progressing says.
+func progress(s *redisv1.RedisClusterStatus) string {
+	return meta.FindStatusCondition(s.Conditions, redisv1.ConditionProgressing).Message
 }

@@ -1,7 +1,7 @@
 package v1
 
 // Phase is a summary of a RedisCluster for people.
-// +kubebuilder:validation:Enum=Pending;Creating;Running;Recovering;Paused;Failed
+// +kubebuilder:validation:Enum=Pending;Creating;Running;Scaling;Updating;Recovering;Paused;Failed
 type Phase string
 
 // The phases. Conditions say more and are the contract.
@@ -13,6 +13,10 @@ const (
 	PhaseCreating Phase = "Creating"
 	// PhaseRunning: the cluster is as the spec asks.
 	PhaseRunning Phase = "Running"
+	// PhaseScaling: slots are on their way, or nodes are being added or taken away.
+	PhaseScaling Phase = "Scaling"
+	// PhaseUpdating: Pods are being replaced by those of a new template.
+	PhaseUpdating Phase = "Updating"
 	// PhaseRecovering: the cluster has served before and is not whole now.
 	PhaseRecovering Phase = "Recovering"
 	// PhasePaused: spec.paused is set; the operator only looks.
@@ -34,7 +38,14 @@ const (
 	// ConditionNameConflict is True while an object that the operator did not
 	// make has a name that the cluster needs. It is removed afterwards.
 	ConditionNameConflict = "NameConflict"
-	ConditionDegraded     = "Degraded"
+	// ConditionProgressing is True while the operator is at work, or waits for
+	// something that comes by itself, and False when nothing is left to do or only
+	// a person can help.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True while something is wrong, or about to be, that a
+	// person should know of although the cluster may serve. Each of its reasons has
+	// a page in docs/runbooks.
+	ConditionDegraded = "Degraded"
 )
 
 // The reasons of conditions, and of the Events that go with them.
@@ -73,11 +84,37 @@ const (
 	// for example because of a quota or an admission policy.
 	ReasonRejected = "Rejected"
 
-	// ReasonConfigRefused: a server refuses a directive of spec.config.
+	// ReasonConfigRefused: a server refuses a directive of spec.config (Ready, Degraded).
 	ReasonConfigRefused = "ConfigRefused"
-	// ReasonMigrationFailed: a server refuses to move slots.
+	// ReasonMigrationFailed: a server refuses to move slots (Ready, Degraded).
 	ReasonMigrationFailed = "MigrationFailed"
-	// ReasonInterruptionAhead: the only Pod of a shard is about to be replaced.
+
+	// ReasonCreating: the cluster is being made (Progressing).
+	ReasonCreating = "Creating"
+	// ReasonScaling: slots are on their way, or nodes come or go (Progressing).
+	ReasonScaling = "Scaling"
+	// ReasonUpdating: Pods are being replaced (Progressing).
+	ReasonUpdating = "Updating"
+	// ReasonRecovering: what was lost is being brought back (Progressing).
+	ReasonRecovering = "Recovering"
+	// ReasonSettled: nothing is left to do (Progressing).
+	ReasonSettled = "Settled"
+	// ReasonStalled: only a person can help; Ready and Degraded say how (Progressing).
+	ReasonStalled = "Stalled"
+
+	// ReasonHealthy: nothing is wrong (Degraded).
+	ReasonHealthy = "Healthy"
+	// ReasonSlotsNotServed: some slots have no primary that serves them (Degraded).
+	ReasonSlotsNotServed = "SlotsNotServed"
+	// ReasonShardWithoutReplica: a shard that should have replicas has none in sync,
+	// so that the loss of one more Pod is a loss of data (Degraded).
+	ReasonShardWithoutReplica = "ShardWithoutReplica"
+	// ReasonUnknownNode: a node that is no Pod of the cluster takes part in it (Degraded).
+	ReasonUnknownNode = "UnknownNode"
+	// ReasonRollStopped: a Pod of the new template does not come up, and no other is
+	// replaced before it does (Degraded).
+	ReasonRollStopped = "RollStopped"
+	// ReasonInterruptionAhead: the only Pod of a shard is about to be replaced (Degraded).
 	ReasonInterruptionAhead = "InterruptionAhead"
 
 	// ReasonSlotsServed: all slots have a primary that answers (Available).
@@ -102,6 +139,17 @@ const (
 	EventFormedAnew = "FormedAnew"
 	// EventRecovered: the cluster is whole again.
 	EventRecovered = "Recovered"
+	// EventScaling: slots begin to move, or nodes to come or go; EventScaled: all are
+	// where they should be.
+	EventScaling = "Scaling"
+	EventScaled  = "Scaled"
+	// EventUpdating: Pods begin to be replaced; EventUpdated: all of them have been.
+	EventUpdating = "Updating"
+	EventUpdated  = "Updated"
+	// EventHandedOver: a replica was asked to take the place of its primary, which lives.
+	EventHandedOver = "HandedOver"
+	// EventFailedOver: a replica was made to take the place of a primary that has ended.
+	EventFailedOver = "FailedOver"
 	// EventPaused: spec.paused was set.
 	EventPaused = "Paused"
 )

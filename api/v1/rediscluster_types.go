@@ -230,7 +230,8 @@ type RedisClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Ready, Available, Persistent, and NameConflict while there is one.
+	// conditions: Ready, Available, Progressing, Degraded, Persistent, and
+	// NameConflict while there is one.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -5,6 +5,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,9 @@ type Facts struct {
 	ServedVersion string
 	// Selector of the cluster's Pods.
 	Selector string
+	// Strangers are the ids of nodes that take part in the cluster for longer than a
+	// node of the past does, and that are no Pods of it.
+	Strangers []string
 	// Pods is the number of Pods that exist.
 	Pods int
 	// Err is the error that ended the pass, nil for none.
@@ -63,6 +67,8 @@ func Compute(c *redisv1.RedisCluster, f Facts) redisv1.RedisClusterStatus {
 	setPersistent(c, set)
 	setNameConflict(f, &s, set)
 	s.Phase = phase(c, f, &s)
+	setProgressing(f, s.Phase, set)
+	setDegraded(f, s.Phase, set)
 	return s
 }
 
@@ -171,12 +177,80 @@ func phase(c *redisv1.RedisCluster, f Facts, s *redisv1.RedisClusterStatus) redi
 		return redisv1.PhaseRunning
 	case f.Plan.Wait == topology.WaitPerson:
 		return redisv1.PhaseFailed
+	case created && lacksSlots(f):
+		return redisv1.PhaseRecovering
+	case created && (topology.Scaling(f.Desired, f.Observed) || missing(f) && c.Status.Phase == redisv1.PhaseScaling):
+		return redisv1.PhaseScaling
+	case created && (topology.Rolling(f.Desired, f.Observed) || missing(f) && c.Status.Phase == redisv1.PhaseUpdating):
+		return redisv1.PhaseUpdating
 	case created:
 		return redisv1.PhaseRecovering
 	case len(f.Problems) > 0 && f.Pods == 0:
 		return redisv1.PhasePending
 	default:
 		return redisv1.PhaseCreating
+	}
+}
+
+// lacksSlots tells whether some slot has no primary that answers.
+func lacksSlots(f Facts) bool { return f.Observed.Owned().Count() != topology.SlotCount }
+
+// missing tells whether some node is not there yet, as the last one that was made
+// during a roll.
+func missing(f Facts) bool { return f.Err != nil || len(f.Problems) > 0 || !f.Plan.Empty() }
+
+func setProgressing(f Facts, phase redisv1.Phase, set setter) {
+	reasons := map[redisv1.Phase]string{
+		redisv1.PhasePending: redisv1.ReasonCreating, redisv1.PhaseCreating: redisv1.ReasonCreating, redisv1.PhaseScaling: redisv1.ReasonScaling,
+		redisv1.PhaseUpdating: redisv1.ReasonUpdating, redisv1.PhaseRecovering: redisv1.ReasonRecovering,
+	}
+	message := f.Plan.Why
+	if left := topology.SlotsToMove(f.Desired, f.Observed); phase == redisv1.PhaseScaling && left > 0 {
+		message = fmt.Sprintf("%d slots are still to be moved: %s", left, message)
+	}
+	switch {
+	case phase == redisv1.PhaseRunning:
+		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonSettled, "everything is as the spec asks")
+	case phase == redisv1.PhasePaused:
+		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonPaused, "spec.paused is set")
+	case phase == redisv1.PhaseFailed:
+		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonStalled, message)
+	case len(f.Problems) > 0:
+		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonStalled, f.Problems[0].Message)
+	default:
+		set(redisv1.ConditionProgressing, metav1.ConditionTrue, reasons[phase], message)
+	}
+}
+
+// passedOn are the problems that are told by the condition Degraded as they are.
+var passedOn = map[string]bool{redisv1.ReasonConfigRefused: true, redisv1.ReasonMigrationFailed: true}
+
+// setDegraded says what is wrong, the worst first.
+func setDegraded(f Facts, phase redisv1.Phase, set setter) {
+	degraded := func(reason, message string) { set(redisv1.ConditionDegraded, metav1.ConditionTrue, reason, message) }
+	forming := phase == redisv1.PhasePending || phase == redisv1.PhaseCreating
+	changing := phase == redisv1.PhaseUpdating || phase == redisv1.PhaseScaling
+	bare := topology.Bare(f.Desired, f.Observed)
+	switch {
+	case f.Plan.Wait == topology.WaitPerson:
+		degraded(redisv1.ReasonUnsafe, f.Plan.Why)
+	case !forming && lacksSlots(f):
+		degraded(redisv1.ReasonSlotsNotServed, "no primary that answers owns slots "+topology.AllSlots.Minus(f.Observed.Owned()).String())
+	case len(f.Problems) > 0 && phase == redisv1.PhaseUpdating && !passedOn[f.Problems[0].Reason]:
+		degraded(redisv1.ReasonRollStopped, "no other Pod is replaced before this one comes up: "+f.Problems[0].Message)
+	case len(f.Problems) > 0 && passedOn[f.Problems[0].Reason]:
+		degraded(f.Problems[0].Reason, f.Problems[0].Message)
+	case len(f.Plan.Actions) > 0 && f.Plan.Actions[0].Alone:
+		degraded(redisv1.ReasonInterruptionAhead, f.Plan.Why)
+	case len(f.Strangers) > 0:
+		degraded(redisv1.ReasonUnknownNode, "nodes that are no Pods of this cluster take part in it, and are left alone as long as they live: "+
+			strings.Join(f.Strangers, ", "))
+	case !forming && !changing && len(bare) > 0:
+		degraded(redisv1.ReasonShardWithoutReplica, fmt.Sprintf("shards without a replica in sync: %v", bare))
+	case forming:
+		set(redisv1.ConditionDegraded, metav1.ConditionFalse, redisv1.ReasonForming, "the cluster is being made")
+	default:
+		set(redisv1.ConditionDegraded, metav1.ConditionFalse, redisv1.ReasonHealthy, "nothing is wrong")
 	}
 }
 

@@ -199,6 +199,57 @@ func (o *Observed) Lead(shard int) *Node {
 	return firstPrimary(o, shard)
 }
 
+// Scaling tells whether the cluster has another shape than it should: nodes that are
+// not wanted, a shard that has no slots yet, or slots that are not where they should
+// be. It is false while some slot has no owner: that is more than a matter of shape.
+func Scaling(d Desired, o *Observed) bool {
+	if !AllSlots.Minus(o.Owned()).Empty() {
+		return false
+	}
+	heads := o.heads()
+	for shard := range d.Members {
+		if heads[shard] == nil {
+			return true
+		}
+	}
+	return SlotsToMove(d, o) > 0 || slices.ContainsFunc(o.Nodes, func(n Node) bool { return !d.wants(&n) || n.open() })
+}
+
+// Rolling tells whether some Pod is made from another template than it should be.
+func Rolling(d Desired, o *Observed) bool {
+	return slices.ContainsFunc(o.Nodes, func(n Node) bool { return n.Outdated && d.wants(&n) })
+}
+
+// Bare are the shards that have a primary, should have replicas, and have none that
+// is in sync.
+func Bare(d Desired, o *Observed) []int {
+	var out []int
+	for shard, members := range d.Members {
+		head := o.Head(shard)
+		inSync := func(n Node) bool { return n.answered() && head != nil && n.Follows == head.ID && n.LinkUp }
+		if members > 1 && head != nil && !slices.ContainsFunc(o.Nodes, inSync) {
+			out = append(out, shard)
+		}
+	}
+	return out
+}
+
+// Strangers are the ids that some node reaches and that no Pod has, sorted; none
+// while some Pod is unknown, which one of them may be.
+func Strangers(o *Observed) []string {
+	if !o.Complete() {
+		return nil
+	}
+	var out []string
+	for id, g := range o.ghosts() {
+		if g.reachable && !o.Ended[id] {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // SlotsToMove is the number of slots that are not where they should be.
 func SlotsToMove(d Desired, o *Observed) int {
 	sum := 0

@@ -33,9 +33,9 @@ type Writers struct {
 	rdb    *redis.ClusterClient
 	asking sync.Mutex
 	asked  time.Time
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-	all  []*writer
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	all    []*writer
 }
 
 // writer is one of them. Its fields are its own until it has stopped.
