@@ -268,7 +268,7 @@ func killPrimary(ctx context.Context, b *bench, c *redisv1.RedisCluster) error {
 	if err != nil {
 		return err
 	}
-	if err := kill(string(pod.UID)); err != nil {
+	if err := kube.KillServer(string(pod.UID)); err != nil {
 		return err
 	}
 	return kube.Await(ctx, nil, "the status names another primary", func(ctx context.Context) (string, error) {
