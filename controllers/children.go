@@ -51,19 +51,26 @@ func (p *pass) ensureChildren(ctx context.Context) error {
 	}
 	for shard, members := range p.facts.Desired.Members {
 		name := manifests.ShardName(c, shard)
-		sets = append(sets, func() error {
-			return p.apply(ctx, &appsv1.StatefulSet{}, name, manifests.StatefulSet(c, shard, p.keep(shard, members)))
-		})
+		sets = append(sets, func() error { return p.applyStatefulSet(ctx, shard, members) })
 		rest = append(rest, func() error {
 			return p.apply(ctx, &policyv1.PodDisruptionBudget{}, name, manifests.PodDisruptionBudget(c, shard))
 		})
 	}
+	for _, shard := range p.strandedShards() {
+		sets = append(sets, func() error { return p.applyStatefulSet(ctx, shard, 0) })
+	}
 	for _, group := range [][]func() error{first, sets, rest} {
-		if err := p.together(group); err != nil || len(p.facts.Problems) > 0 && len(p.kube.statefulSets) == 0 {
+		if err := p.together(group); err != nil || len(p.facts.Problems) > 0 && len(p.kube.statefulSets) == 0 && len(p.kube.pods) == 0 {
 			return err
 		}
 	}
-	return nil
+	return p.growStorage(ctx)
+}
+
+func (p *pass) applyStatefulSet(ctx context.Context, shard, members int) error {
+	intent := manifests.StatefulSet(p.cluster, shard, p.keep(shard, members))
+	p.fitClaims(shard, intent)
+	return p.apply(ctx, &appsv1.StatefulSet{}, manifests.ShardName(p.cluster, shard), intent)
 }
 
 // keep is the number of members that a shard's StatefulSet is given: never
@@ -72,7 +79,7 @@ func (p *pass) keep(shard, members int) int {
 	if set := p.kube.statefulSets[shard]; set != nil && set.Spec.Replicas != nil {
 		return max(members, int(*set.Spec.Replicas))
 	}
-	return members
+	return max(members, p.left(shard))
 }
 
 // together runs steps in parallel. A refusal becomes a problem.

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,12 +29,12 @@ const probeTimeout = 2 * time.Second
 
 // kubeState is what the cache holds of a cluster's children.
 type kubeState struct {
-	// pods by name. All of them belong to one of the cluster's StatefulSets.
+	// pods by name. All of them are members of the cluster, see isMember.
 	pods map[string]*corev1.Pod
 	// statefulSets by shard.
 	statefulSets map[int]*appsv1.StatefulSet
-	// claims are the shards and ordinals that have a PersistentVolumeClaim.
-	claims map[member]bool
+	// claims are the PersistentVolumeClaims, by shard and ordinal.
+	claims map[member]*corev1.PersistentVolumeClaim
 }
 
 // member is the place of a node.
@@ -49,19 +50,19 @@ type connection struct {
 // observeKubernetes reads the children from the cache and makes one topology
 // node for each Pod that exists, should exist, or left a volume behind.
 func (p *pass) observeKubernetes(ctx context.Context) error {
-	p.kube = kubeState{pods: map[string]*corev1.Pod{}, statefulSets: map[int]*appsv1.StatefulSet{}, claims: map[member]bool{}}
+	p.kube = kubeState{pods: map[string]*corev1.Pod{}, statefulSets: map[int]*appsv1.StatefulSet{}, claims: map[member]*corev1.PersistentVolumeClaim{}}
 	in := []client.ListOption{client.InNamespace(p.cluster.Namespace), client.MatchingLabels(manifests.Selector(p.cluster))}
 
 	var sets appsv1.StatefulSetList
 	if err := p.r.Client.List(ctx, &sets, in...); err != nil {
 		return fmt.Errorf("list StatefulSets: %w", err)
 	}
-	ours := map[string]bool{}
+	ours := map[types.UID]bool{}
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if shard, ok := p.shardOf(set.Name); ok && isControlledBy(set, p.cluster.UID) {
+		shard, ok := p.shardOf(set.Name)
+		if ours[set.UID] = ok && isControlledBy(set, p.cluster.UID); ours[set.UID] {
 			p.kube.statefulSets[shard] = set
-			ours[string(set.UID)] = true
 		}
 	}
 	var pods corev1.PodList
@@ -69,7 +70,7 @@ func (p *pass) observeKubernetes(ctx context.Context) error {
 		return fmt.Errorf("list Pods: %w", err)
 	}
 	for i := range pods.Items {
-		if o := controllerUID(&pods.Items[i]); ours[string(o)] {
+		if p.isMember(&pods.Items[i], ours) {
 			p.kube.pods[pods.Items[i].Name] = &pods.Items[i]
 		}
 	}
@@ -79,8 +80,8 @@ func (p *pass) observeKubernetes(ctx context.Context) error {
 			return fmt.Errorf("list PersistentVolumeClaims: %w", err)
 		}
 		for i := range claims.Items {
-			if m, ok := p.memberOf(strings.TrimPrefix(claims.Items[i].Name, "data-")); ok {
-				p.kube.claims[m] = true
+			if m, ok := p.memberOfClaim(claims.Items[i].Name); ok {
+				p.kube.claims[m] = p.mem.latestClaim(&claims.Items[i])
 			}
 		}
 	}
@@ -222,6 +223,15 @@ func (p *pass) memberOf(name string) (member, bool) {
 	shard, ok := p.shardOf(name[:i])
 	ordinal, err := strconv.Atoi(name[i+1:])
 	return member{shard, ordinal}, ok && err == nil && ordinal >= 0
+}
+
+// memberOfClaim reads shard and ordinal from the name of a claim.
+func (p *pass) memberOfClaim(name string) (member, bool) {
+	pod, ok := strings.CutPrefix(name, manifests.DataVolume+"-")
+	if !ok {
+		return member{}, false
+	}
+	return p.memberOf(pod)
 }
 
 func podReady(pod *corev1.Pod) bool {

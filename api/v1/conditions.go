@@ -62,6 +62,11 @@ const (
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonStorageClassNotFound: the StorageClass does not exist, or none is default.
 	ReasonStorageClassNotFound = "StorageClassNotFound"
+	// ReasonStorageNotExpandable: spec.storage.size was raised, and the
+	// StorageClass does not let volumes grow.
+	ReasonStorageNotExpandable = "StorageNotExpandable"
+	// ReasonStorageResizeFailed: a volume could not be grown.
+	ReasonStorageResizeFailed = "StorageResizeFailed"
 	// ReasonImagePullFailed: the image of a Pod cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonUnschedulable: no Kubernetes node takes a Pod.
