@@ -174,17 +174,23 @@ func (p *pass) enlarge(ctx context.Context, claims []*corev1.PersistentVolumeCla
 	var (
 		problem *status.Problem
 		failed  []error
+		done    int
 	)
 	for i, err := range errs {
 		refused, ok := refusal(err)
 		switch {
 		case err == nil:
 			p.noteGrown(ctx, grown[i])
+			done++
 		case ok:
 			problem = &refused
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err): // the next pass sees what it is now
 			failed = append(failed, fmt.Errorf("grow PersistentVolumeClaim %s: %w", claims[i].Name, err))
 		}
+	}
+	if done > 0 {
+		p.events = append(p.events, news{corev1.EventTypeNormal, redisv1.EventVolumesGrow, "Grow",
+			fmt.Sprintf("%d volumes are to grow to %s", done, p.cluster.Spec.Storage.Size.String())})
 	}
 	return problem, errors.Join(failed...)
 }

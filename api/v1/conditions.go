@@ -99,6 +99,8 @@ const (
 	EventFormedAnew = "FormedAnew"
 	// EventRecovered: the cluster is whole again.
 	EventRecovered = "Recovered"
+	// EventVolumesGrow: claims ask for a larger spec.storage.size.
+	EventVolumesGrow = "VolumesGrow"
 	// EventPaused: spec.paused was set.
 	EventPaused = "Paused"
 )

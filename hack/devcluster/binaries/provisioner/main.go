@@ -76,6 +76,7 @@ func run(kubeconfig, root string) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+	config.QPS = -1 // volumes are made while Pods wait for them
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
