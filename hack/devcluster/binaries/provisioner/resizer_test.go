@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// claimOf is a claim of a volume, with what it asks for and what it has.
-func claimOf(volume, request, capacity string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+// claimOf is a claim with a volume, with what it asks for and what it has.
+func claimOf(request, capacity string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "claim"},
-		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume, Resources: corev1.VolumeResourceRequirements{
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "volume", Resources: corev1.VolumeResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(request)}}},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: phase, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(capacity)}},
 	}
@@ -36,11 +36,11 @@ func TestClaimsGetWhatTheyAskFor(t *testing.T) {
 		volume        *corev1.PersistentVolume
 		claims, holds string
 	}{
-		{"grows", claimOf("volume", "128Mi", "64Mi", corev1.ClaimBound), volumeOf(name, "64Mi"), "128Mi", "128Mi"},
-		{"goes on after the first half", claimOf("volume", "128Mi", "64Mi", corev1.ClaimBound), volumeOf(name, "128Mi"), "128Mi", "128Mi"},
-		{"never shrinks", claimOf("volume", "64Mi", "128Mi", corev1.ClaimBound), volumeOf(name, "128Mi"), "128Mi", "128Mi"},
-		{"not bound yet", claimOf("volume", "128Mi", "0", corev1.ClaimPending), volumeOf(name, "64Mi"), "0", "64Mi"},
-		{"somebody else's volume", claimOf("volume", "128Mi", "64Mi", corev1.ClaimBound), volumeOf("other", "64Mi"), "64Mi", "64Mi"},
+		{"grows", claimOf("128Mi", "64Mi", corev1.ClaimBound), volumeOf(name, "64Mi"), "128Mi", "128Mi"},
+		{"goes on after the first half", claimOf("128Mi", "64Mi", corev1.ClaimBound), volumeOf(name, "128Mi"), "128Mi", "128Mi"},
+		{"never shrinks", claimOf("64Mi", "128Mi", corev1.ClaimBound), volumeOf(name, "128Mi"), "128Mi", "128Mi"},
+		{"not bound yet", claimOf("128Mi", "0", corev1.ClaimPending), volumeOf(name, "64Mi"), "0", "64Mi"},
+		{"somebody else's volume", claimOf("128Mi", "64Mi", corev1.ClaimBound), volumeOf("other", "64Mi"), "64Mi", "64Mi"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client := fake.NewClientset(c.claim, c.volume)
@@ -70,12 +70,12 @@ func TestClaimsGetWhatTheyAskFor(t *testing.T) {
 
 // TestRunSeesClaimsThatChange: from the event to the new size, until the end.
 func TestRunSeesClaimsThatChange(t *testing.T) {
-	client := fake.NewClientset(claimOf("volume", "64Mi", "64Mi", corev1.ClaimBound), volumeOf(name, "64Mi"))
+	client := fake.NewClientset(claimOf("64Mi", "64Mi", corev1.ClaimBound), volumeOf(name, "64Mi"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- newResizer(client).run(ctx) }()
 	claims := client.CoreV1().PersistentVolumeClaims("a")
-	if _, err := claims.Update(t.Context(), claimOf("volume", "128Mi", "64Mi", corev1.ClaimBound), metav1.UpdateOptions{}); err != nil {
+	if _, err := claims.Update(t.Context(), claimOf("128Mi", "64Mi", corev1.ClaimBound), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	watch, err := claims.Watch(t.Context(), metav1.ListOptions{})
