@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,39 +27,64 @@ const roleOwner = client.FieldOwner("redis-operator-role")
 // order. The first failure of each node is reported; the next pass decides anew
 // from what the nodes then say.
 func (p *pass) act(ctx context.Context) error {
+	actions := p.facts.Plan.Actions
+	if len(actions) == 0 {
+		return nil
+	}
+	switch actions[0].Kind { // a plan has actions of one kind
+	case topology.Remove:
+		return p.removeNodes(ctx, actions)
+	case topology.MoveSlots:
+		return p.moveSlots(ctx, actions)
+	}
 	byPod := map[string][]topology.Action{}
-	for _, a := range p.facts.Plan.Actions {
+	for _, a := range actions {
 		byPod[a.Pod] = append(byPod[a.Pod], a)
+	}
+	var steps []func() error
+	for _, list := range byPod {
+		steps = append(steps, func() error {
+			for _, a := range list {
+				err := p.do(ctx, a)
+				log.FromContext(ctx).Info("action", "kind", a.Kind, "pod", a.Pod, "peer", a.Peer, "id", a.ID,
+					"slots", a.Slots.String(), "why", p.facts.Plan.Why, "failed", err != nil)
+				if err != nil {
+					return fmt.Errorf("%s on Pod %s: %w", a.Kind, a.Pod, err)
+				}
+			}
+			return nil
+		})
+	}
+	err := together(steps)
+	p.noteLoss()
+	p.noteAsked(err)
+	return err
+}
+
+// noteAsked remembers a promotion that was asked for: it takes a while.
+func (p *pass) noteAsked(err error) {
+	for _, a := range p.facts.Plan.Actions {
+		if _, takesTime := patience[a.Kind]; takesTime && err == nil {
+			p.mem.asked[p.nodes[a.Pod].state.ID] = asking{kind: a.Kind, at: time.Now()}
+		}
+	}
+}
+
+// do carries out one action.
+func (p *pass) do(ctx context.Context, a topology.Action) error {
+	switch a.Kind {
+	case topology.Replace:
+		return p.replace(ctx, a)
+	case topology.Consent:
+		return p.renew(ctx, a)
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
-	)
-	for pod, actions := range byPod {
-		wg.Go(func() {
-			for _, a := range actions {
-				err := do(ctx, p.nodes[pod].node, a)
-				log.FromContext(ctx).Info("redis command", "kind", a.Kind, "pod", a.Pod, "peer", a.Peer, "id", a.ID,
-					"slots", a.Slots.String(), "why", p.facts.Plan.Why, "failed", err != nil)
-				if err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					errs = append(errs, fmt.Errorf("%s on Pod %s: %w", a.Kind, pod, err))
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	p.noteLoss()
-	return errors.Join(errs...)
+	return command(ctx, p.nodes[a.Pod].node, a)
 }
 
-// do sends one action's command.
-func do(ctx context.Context, n *redis.Node, a topology.Action) error {
+// command sends one action's command.
+func command(ctx context.Context, n *redis.Node, a topology.Action) error {
 	switch a.Kind {
 	case topology.SetEpoch:
 		return n.SetConfigEpoch(ctx, a.Epoch)
@@ -77,8 +102,19 @@ func do(ctx context.Context, n *redis.Node, a topology.Action) error {
 		return n.BumpEpoch(ctx)
 	case topology.Replicate:
 		return n.Replicate(ctx, a.ID)
+	case topology.Handover:
+		return n.Failover(ctx, redis.Graceful)
+	case topology.Force:
+		return n.Failover(ctx, redis.Force)
 	case topology.Takeover:
 		return n.Failover(ctx, redis.Takeover)
+	case topology.Discard:
+		if err := n.DropKeys(ctx, rangesOf(a.Slots)...); err != nil {
+			return err
+		}
+		return n.SetSlotsStable(ctx, rangesOf(a.Slots)...)
+	case topology.CloseSlots:
+		return n.SetSlotsStable(ctx, rangesOf(a.Slots)...)
 	case topology.Forget:
 		return n.Forget(ctx, a.ID)
 	default:
@@ -145,29 +181,6 @@ func (p *pass) labelRoles(ctx context.Context) error {
 			continue
 		}
 		p.mem.labelled[pod.UID] = role
-	}
-	return errors.Join(errs...)
-}
-
-// replaceBrokenPods deletes Pods that never got going on a template that has
-// been corrected since. With OnDelete nobody else does. Nothing runs in such a
-// Pod, so nothing is lost with it.
-func (p *pass) replaceBrokenPods(ctx context.Context) error {
-	var errs []error
-	for _, set := range p.kube.statefulSets {
-		if set.Status.ObservedGeneration != set.Generation {
-			continue // the current revision is not known yet
-		}
-		for _, pod := range p.kube.pods {
-			if controllerUID(pod) != set.UID || !pod.DeletionTimestamp.IsZero() || running(pod) ||
-				pod.Labels["controller-revision-hash"] == set.Status.UpdateRevision {
-				continue
-			}
-			err := p.r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				errs = append(errs, fmt.Errorf("delete Pod %s, which does not start on an old template: %w", pod.Name, err))
-			}
-		}
 	}
 	return errors.Join(errs...)
 }

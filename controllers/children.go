@@ -38,7 +38,7 @@ func (p *pass) ensureChildren(ctx context.Context) error {
 	first := []func() error{
 		func() error { return p.ensureSecrets(ctx) },
 		func() error {
-			return p.apply(ctx, &corev1.ConfigMap{}, manifests.ConfigMapName(c), manifests.ConfigMap(c))
+			return p.applyConfigMap(ctx)
 		},
 		func() error {
 			return p.apply(ctx, &corev1.Service{}, manifests.HeadlessServiceName(c), manifests.HeadlessService(c))
@@ -49,47 +49,52 @@ func (p *pass) ensureChildren(ctx context.Context) error {
 		func() error { return p.apply(ctx, &corev1.Service{}, c.Name, manifests.ClientService(c)) },
 		func() error { return p.apply(ctx, &networkingv1.NetworkPolicy{}, c.Name, manifests.NetworkPolicy(c)) },
 	}
-	for shard, members := range p.facts.Desired.Members {
+	for shard, members := range p.shards() {
 		name := manifests.ShardName(c, shard)
-		sets = append(sets, func() error { return p.applyStatefulSet(ctx, shard, members) })
+		sets = append(sets, func() error {
+			intent, err := p.statefulSet(shard, members)
+			if err != nil {
+				return err
+			}
+			return p.apply(ctx, &appsv1.StatefulSet{}, name, intent)
+		})
 		rest = append(rest, func() error {
 			return p.apply(ctx, &policyv1.PodDisruptionBudget{}, name, manifests.PodDisruptionBudget(c, shard))
 		})
 	}
-	for _, shard := range p.strandedShards() {
-		sets = append(sets, func() error { return p.applyStatefulSet(ctx, shard, 0) })
-	}
 	for _, group := range [][]func() error{first, sets, rest} {
-		if err := p.together(group); err != nil || len(p.facts.Problems) > 0 && len(p.kube.statefulSets) == 0 && len(p.kube.pods) == 0 {
+		if err := p.applyAll(group); err != nil || len(p.facts.Problems) > 0 && len(p.kube.statefulSets) == 0 && len(p.kube.pods) == 0 {
 			return err
 		}
 	}
 	return p.growStorage(ctx)
 }
 
-func (p *pass) applyStatefulSet(ctx context.Context, shard, members int) error {
-	intent := manifests.StatefulSet(p.cluster, shard, p.keep(shard, members))
-	p.fitClaims(shard, intent)
-	return p.apply(ctx, &appsv1.StatefulSet{}, manifests.ShardName(p.cluster, shard), intent)
+// shards are the members that each shard's StatefulSet is given: never fewer than
+// it has, because taking nodes away needs their data moved first. Volumes that an
+// earlier cluster of this name has left are all started, wanted or not: what is on
+// them is seen before anything is decided about it.
+func (p *pass) shards() map[int]int {
+	out := map[int]int{}
+	for shard, members := range p.facts.Desired.Members {
+		out[shard] = members
+	}
+	for m, claim := range p.kube.claims {
+		if p.kube.statefulSets[m.shard] == nil && claim.DeletionTimestamp == nil {
+			out[m.shard] = max(out[m.shard], m.ordinal+1)
+		}
+	}
+	for shard, set := range p.kube.statefulSets {
+		if set.DeletionTimestamp == nil && set.Spec.Replicas != nil {
+			out[shard] = max(out[shard], int(*set.Spec.Replicas))
+		}
+	}
+	return out
 }
 
-// keep is the number of members that a shard's StatefulSet is given: never
-// fewer than it has, because taking nodes away needs their data moved first.
-func (p *pass) keep(shard, members int) int {
-	if set := p.kube.statefulSets[shard]; set != nil && set.Spec.Replicas != nil {
-		return max(members, int(*set.Spec.Replicas))
-	}
-	return max(members, p.left(shard))
-}
-
-// together runs steps in parallel. A refusal becomes a problem.
-func (p *pass) together(steps []func() error) error {
-	errs := make([]error, len(steps))
-	var wg sync.WaitGroup
-	for i, step := range steps {
-		wg.Go(func() { errs[i] = step() })
-	}
-	wg.Wait()
+// applyAll runs steps in parallel. A refusal becomes a problem.
+func (p *pass) applyAll(steps []func() error) error {
+	errs := atOnce(steps)
 	var failed []error
 	for _, err := range errs {
 		if problem, ok := refusal(err); ok {
@@ -99,6 +104,19 @@ func (p *pass) together(steps []func() error) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// together runs steps in parallel and joins their errors.
+func together(steps []func() error) error { return errors.Join(atOnce(steps)...) }
+
+func atOnce(steps []func() error) []error {
+	errs := make([]error, len(steps))
+	var wg sync.WaitGroup
+	for i, step := range steps {
+		wg.Go(func() { errs[i] = step() })
+	}
+	wg.Wait()
+	return errs
 }
 
 // refusal tells whether an error is the API server's final word on an object,

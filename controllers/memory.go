@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/topology"
 )
 
 // memory is what the operator remembers of one cluster between passes. All of
@@ -21,6 +22,18 @@ type memory struct {
 	// labelled is the role that was last written to a Pod, by UID, until the
 	// cache shows it.
 	labelled map[types.UID]string
+	// asked are the promotions that were asked for, by the id of the replica.
+	asked map[string]asking
+	// replicas are the ids that were replicas at the last look, elected those that
+	// have become primaries since, and when that was seen.
+	replicas map[string]bool
+	elected  map[string]time.Time
+	// evicted are the Pods that were evicted and that the cache may still show as
+	// they were, by UID.
+	evicted map[types.UID]time.Time
+	// configured is, by Pod, the run of the server that got the directives of
+	// spec.config, and which.
+	configured map[string]string
 	// checked is the generation whose references (Secret, StorageClass) were
 	// all found to exist.
 	checked int64
@@ -38,6 +51,52 @@ type memory struct {
 	// why is what is being waited for, and since when.
 	why      string
 	whySince time.Time
+}
+
+// asking is a promotion that was asked for, and when.
+type asking struct {
+	kind topology.Kind
+	at   time.Time
+}
+
+// patience is how long a promotion can take. A forced election is won in a tenth of
+// a second; a graceful hand-over is given up by the server after 5 seconds.
+var patience = map[topology.Kind]time.Duration{topology.Force: 500 * time.Millisecond, topology.Handover: 6 * time.Second}
+
+// rest is for how long Redis 7 and 8 hold it against a node that it was elected:
+// four times cluster-node-timeout.
+const rest = 20 * time.Second
+
+// recall adds to what is observed what was asked for and seen before.
+func (m *memory) recall(o *topology.Observed, now time.Time) {
+	o.Asked, o.Elected = map[string]topology.Asked{}, map[string]bool{}
+	replicas := map[string]bool{}
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		switch {
+		case n.Knowledge != topology.Answered:
+			replicas[n.ID] = m.replicas[n.ID]
+			continue
+		case n.Primary && m.replicas[n.ID]:
+			m.elected[n.ID] = now
+		}
+		replicas[n.ID] = !n.Primary
+		if n.Primary {
+			delete(m.asked, n.ID)
+		}
+	}
+	m.replicas = replicas
+	for id, a := range m.asked {
+		o.Asked[id] = topology.Asked{Kind: a.kind, Due: now.Sub(a.at) > patience[a.kind]}
+		if now.Sub(a.at) > rest {
+			delete(m.asked, id)
+		}
+	}
+	for id, at := range m.elected {
+		if o.Elected[id] = now.Sub(at) < rest; !o.Elected[id] {
+			delete(m.elected, id)
+		}
+	}
 }
 
 // waiting notes what a pass waits for and tells for how long that has been so.
@@ -91,7 +150,8 @@ func (ms *memories) of(key types.NamespacedName, uid types.UID) *memory {
 	if m := ms.m[key]; m != nil && m.uid == uid {
 		return m
 	}
-	ms.m[key] = &memory{uid: uid, labelled: map[types.UID]string{}, grown: map[types.UID]*corev1.PersistentVolumeClaim{}}
+	ms.m[key] = &memory{uid: uid, labelled: map[types.UID]string{}, grown: map[types.UID]*corev1.PersistentVolumeClaim{},
+		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{}, configured: map[string]string{}, evicted: map[types.UID]time.Time{}}
 	return ms.m[key]
 }
 

@@ -3,16 +3,19 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,8 +36,10 @@ type kubeState struct {
 	pods map[string]*corev1.Pod
 	// statefulSets by shard.
 	statefulSets map[int]*appsv1.StatefulSet
-	// claims are the PersistentVolumeClaims, by shard and ordinal.
+	// claims are the members' PersistentVolumeClaims.
 	claims map[member]*corev1.PersistentVolumeClaim
+	// configMap is the nodes' configuration; nil while there is none.
+	configMap *corev1.ConfigMap
 }
 
 // member is the place of a node.
@@ -85,6 +90,15 @@ func (p *pass) observeKubernetes(ctx context.Context) error {
 			}
 		}
 	}
+	configMap := &corev1.ConfigMap{}
+	err := p.r.Client.Get(ctx, client.ObjectKey{Namespace: p.cluster.Namespace, Name: manifests.ConfigMapName(p.cluster)}, configMap)
+	switch {
+	case err == nil && isControlledBy(configMap, p.cluster.UID):
+		p.kube.configMap = configMap
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("get ConfigMap: %w", err)
+	}
+	p.facts.Observed.Volumes = p.cluster.Spec.Storage != nil
 	p.facts.Pods = len(p.kube.pods)
 	p.facts.Observed.Nodes = p.places()
 	p.facts.Problems = append(p.facts.Problems, podProblems(p.kube.pods)...)
@@ -99,8 +113,10 @@ func (p *pass) places() []topology.Node {
 			all[member{shard, ordinal}] = true
 		}
 	}
-	for m := range p.kube.claims {
-		all[m] = true
+	for m, claim := range p.kube.claims {
+		if claim.DeletionTimestamp == nil {
+			all[m] = true
+		}
 	}
 	for name := range p.kube.pods {
 		if m, ok := p.memberOf(name); ok {
@@ -110,8 +126,12 @@ func (p *pass) places() []topology.Node {
 	nodes := make([]topology.Node, 0, len(all))
 	for m := range all {
 		n := topology.Node{Pod: fmt.Sprintf("%s-%d-%d", p.cluster.Name, m.shard, m.ordinal), Shard: m.shard, Ordinal: m.ordinal}
+		claim := p.kube.claims[m]
+		n.Doomed = claim != nil && claim.DeletionTimestamp != nil
+		n.Idle = true
 		if pod := p.kube.pods[n.Pod]; pod != nil {
 			n.IP, n.PodReady = pod.Status.PodIP, podReady(pod)
+			n.Ending, n.Outdated, n.Idle = pod.DeletionTimestamp != nil, p.outdated(pod, m.shard), idle(pod)
 			// Without a volume, a Pod none of whose containers ever started
 			// holds nothing. With one, it may hold what an earlier Pod wrote.
 			if p.cluster.Spec.Storage == nil && !everStarted(pod) {
@@ -158,6 +178,7 @@ func (p *pass) observeRedis(ctx context.Context) error {
 			// A running server that does not answer is unknown, not blank.
 			n.Knowledge = topology.Unknown
 			rejected = rejected || redis.IsAuth(c.err)
+			n.Held = errors.Is(c.err, syscall.ECONNREFUSED) && heldBack(p.kube.pods[n.Pod], p.facts.Now.Time)
 			log.FromContext(ctx).V(1).Info("node does not answer", "pod", n.Pod, "reason", c.err.Error())
 		case c.state.Loading:
 			n.Knowledge = topology.Unknown
@@ -168,6 +189,7 @@ func (p *pass) observeRedis(ctx context.Context) error {
 			}
 		}
 	}
+	p.mem.recall(p.facts.Observed, p.facts.Now.Time)
 	if rejected {
 		// The password may have been changed with the Secret: read it again.
 		p.mem.password = ""
@@ -184,12 +206,61 @@ func learn(n *topology.Node, s *redis.State) {
 	// Without full coverage cluster_state is ok before gossip has told the node
 	// who owns the other slots.
 	n.ClusterOK, n.Unrouted = s.ClusterOK, s.SlotsAssigned != redis.SlotCount
+	n.Migrating, n.Importing = openSlots(s.Migrating), openSlots(s.Importing)
+	for _, r := range s.Replication.Replicas {
+		if r.State == "online" {
+			n.Streams = append(n.Streams, r.Host)
+		}
+	}
 	for _, peer := range s.Peers {
 		n.Peers = append(n.Peers, topology.Peer{
 			ID: peer.ID, IP: peer.Host, Handshake: peer.Handshake,
-			Failed: peer.PFail || peer.Fail || peer.NoAddr, Epoch: peer.ConfigEpoch, Slots: slotsOf(peer.Slots),
+			Failed: peer.PFail || peer.Fail || peer.NoAddr, Epoch: peer.ConfigEpoch, Follows: peer.PrimaryID, Slots: slotsOf(peer.Slots),
 		})
 	}
+}
+
+// openSlots turns slot → id into id → slots; nil for none.
+func openSlots(open map[int]string) map[string]topology.Slots {
+	if len(open) == 0 {
+		return nil
+	}
+	ranges := map[string][]topology.Range{}
+	for slot, id := range open {
+		ranges[id] = append(ranges[id], topology.Range{First: slot, Last: slot})
+	}
+	out := map[string]topology.Slots{}
+	for id, r := range ranges {
+		out[id] = topology.SlotsOf(r...)
+	}
+	return out
+}
+
+// lookForStrayKeys finds out where the keys of slots are that have no owner. It
+// costs nothing while all have one, and nothing on nodes without keys.
+func (p *pass) lookForStrayKeys(ctx context.Context) error {
+	free := topology.AllSlots.Minus(p.facts.Observed.Owned())
+	if free.Empty() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	for i := range p.facts.Observed.Nodes {
+		n := &p.facts.Observed.Nodes[i]
+		if n.Knowledge != topology.Answered || !n.Primary || n.Keys == 0 {
+			continue
+		}
+		counts, err := p.nodes[n.Pod].node.CountKeysInSlots(ctx, rangesOf(free)...)
+		if err != nil {
+			return fmt.Errorf("count the keys of Pod %s in slots without an owner: %w", n.Pod, err)
+		}
+		var held []topology.Range
+		for slot := range counts {
+			held = append(held, topology.Range{First: slot, Last: slot})
+		}
+		n.Stray = topology.SlotsOf(held...)
+	}
+	return nil
 }
 
 func slotsOf(ranges []redis.SlotRange) topology.Slots {
@@ -252,6 +323,22 @@ func redisStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 		}
 	}
 	return nil
+}
+
+// idle tells whether no process of a Pod runs, by the kubelet's word.
+func idle(pod *corev1.Pod) bool {
+	s := redisStatus(pod)
+	return pod.Spec.NodeName == "" || s != nil && s.State.Running == nil
+}
+
+// heldAfter is how long a server may take to listen before its start guard must be
+// the reason. With data the guard lets it go after less.
+const heldAfter = 20 * time.Second
+
+// heldBack tells whether a Pod runs and its server has never listened for long.
+func heldBack(pod *corev1.Pod, now time.Time) bool {
+	s := redisStatus(pod)
+	return s != nil && s.State.Running != nil && (s.Started == nil || !*s.Started) && now.Sub(s.State.Running.StartedAt.Time) > heldAfter
 }
 
 func running(pod *corev1.Pod) bool {

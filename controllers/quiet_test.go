@@ -56,10 +56,10 @@ func TestManifestsAreQuietAfterRestart(t *testing.T) {
 // children are the intents for all objects of a cluster but its Secrets.
 func children(c *redisv1.RedisCluster) []runtime.ApplyConfiguration {
 	out := []runtime.ApplyConfiguration{
-		manifests.ConfigMap(c), manifests.HeadlessService(c), manifests.ClientService(c), manifests.NetworkPolicy(c),
+		manifests.ConfigMap(c, nil, ""), manifests.HeadlessService(c), manifests.ClientService(c), manifests.NetworkPolicy(c),
 	}
 	for shard, members := range c.Spec.Members() {
-		out = append(out, manifests.StatefulSet(c, shard, members), manifests.PodDisruptionBudget(c, shard))
+		out = append(out, manifests.StatefulSet(c, shard, members, ""), manifests.PodDisruptionBudget(c, shard))
 	}
 	return out
 }

@@ -151,7 +151,7 @@ func (s *stage) makePod(set *appsv1.StatefulSet, name, ip string) {
 	s.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: set.Namespace, Labels: set.Spec.Template.Labels,
+			Name: name, Namespace: set.Namespace, Labels: set.Spec.Template.Labels, Annotations: set.Spec.Template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: manifests.RedisContainer, Image: "redis"}}},

@@ -47,8 +47,9 @@ type RedisClusterReconciler struct {
 	// Recorder writes Events (events.k8s.io/v1).
 	Recorder recorder.EventRecorder
 
-	applier *Applier
-	memory  memories
+	applier  *Applier
+	sentries sentries
+	memory   memories
 }
 
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters,verbs=get;list;watch
@@ -57,9 +58,10 @@ type RedisClusterReconciler struct {
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
@@ -71,6 +73,7 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.memory.drop(req.NamespacedName)
+			r.sentries.guard(req.NamespacedName, nil)
 			r.applier.Forget(req.NamespacedName)
 			return ctrl.Result{}, nil
 		}
@@ -79,6 +82,7 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	// The garbage collector removes the children by their owner references.
 	// Nothing may be made again meanwhile.
 	if !cluster.DeletionTimestamp.IsZero() {
+		r.sentries.guard(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	}
 	p := &pass{
@@ -104,6 +108,8 @@ type pass struct {
 	nodes   map[string]*connection
 	facts   status.Facts
 	events  []news
+	// templates are the hashes of the templates that shards should have.
+	templates map[int]string
 	// growing is set while volumes or what describes them are on their way to a
 	// new size.
 	growing bool
@@ -121,9 +127,10 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.observeRedis(ctx); err != nil {
 		return err
 	}
-	if err := p.gatherEvidence(ctx); err != nil {
+	if err := errors.Join(p.gatherEvidence(ctx), p.lookForStrayKeys(ctx)); err != nil {
 		return err
 	}
+	p.postSentries()
 	p.facts.Plan = topology.Next(p.facts.Desired, p.facts.Observed)
 	if p.cluster.Spec.Paused {
 		return nil
@@ -131,7 +138,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.act(ctx); err != nil {
 		return err
 	}
-	return errors.Join(p.labelRoles(ctx), p.replaceBrokenPods(ctx))
+	return errors.Join(p.labelRoles(ctx), p.replaceBrokenPods(ctx), p.configure(ctx))
 }
 
 // finish reports, and says when to look again.
@@ -163,6 +170,8 @@ func (p *pass) nextLook() time.Duration {
 	switch {
 	case p.cluster.Spec.Paused:
 		return restInterval
+	case len(plan.Actions) > 0 && plan.Actions[0].Kind == topology.MoveSlots && p.facts.Err == nil:
+		return time.Millisecond // the pass has taken its time
 	case len(plan.Actions) > 0:
 		return soonest
 	case len(p.facts.Problems) > 0:

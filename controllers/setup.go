@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/manifests"
@@ -30,6 +31,7 @@ const workers = 8
 // RedisCluster's spec, of its children, and of the Pods of its StatefulSets.
 func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.applier = &Applier{Client: r.Client, APIReader: r.APIReader}
+	r.sentries.broken = make(chan event.GenericEvent)
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rediscluster").
@@ -40,6 +42,7 @@ func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ConfigMap{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(predicate.Funcs{UpdateFunc: podChanged})).
+		WatchesRawSource(source.Channel(r.sentries.broken, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -72,7 +75,7 @@ func podChanged(e event.UpdateEvent) bool {
 	return !okA || !okB || a.Status.PodIP != b.Status.PodIP || a.Status.Phase != b.Status.Phase ||
 		podReady(a) != podReady(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!reflect.DeepEqual(redisStatus(a), redisStatus(b)) ||
-		!reflect.DeepEqual(scheduled(a), scheduled(b)) || !reflect.DeepEqual(a.Labels, b.Labels)
+		!reflect.DeepEqual(scheduled(a), scheduled(b)) || !reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) || !reflect.DeepEqual(a.Labels, b.Labels)
 }
 
 // scheduled is the condition that tells whether a node was found for a Pod.

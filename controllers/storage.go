@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -159,24 +158,21 @@ func (p *pass) checkExpansion(ctx context.Context, name string, claims []*corev1
 // by a quota, becomes a problem.
 func (p *pass) enlarge(ctx context.Context, claims []*corev1.PersistentVolumeClaim) (*status.Problem, error) {
 	p.growing = true
-	grown, errs := make([]*corev1.PersistentVolumeClaim, len(claims)), make([]error, len(claims))
-	var wg sync.WaitGroup
+	var steps []func() error
+	grown := make([]*corev1.PersistentVolumeClaim, len(claims))
 	for i, claim := range claims {
-		wg.Go(func() {
-			grown[i] = claim.DeepCopy()
-			grown[i].Spec.Resources.Requests[corev1.ResourceStorage] = p.cluster.Spec.Storage.Size
-			// The lock keeps a size that somebody has just raised further.
-			base := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
-			errs[i] = p.r.Client.Patch(ctx, grown[i], base, client.FieldOwner(FieldOwner))
-		})
+		grown[i] = claim.DeepCopy()
+		grown[i].Spec.Resources.Requests[corev1.ResourceStorage] = p.cluster.Spec.Storage.Size
+		// The lock keeps a size that somebody has just raised further.
+		base := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
+		steps = append(steps, func() error { return p.r.Client.Patch(ctx, grown[i], base, client.FieldOwner(FieldOwner)) })
 	}
-	wg.Wait()
 	var (
 		problem *status.Problem
 		failed  []error
 		done    int
 	)
-	for i, err := range errs {
+	for i, err := range atOnce(steps) {
 		refused, ok := refusal(err)
 		switch {
 		case err == nil:
@@ -297,8 +293,8 @@ func (p *pass) releaseShard(ctx context.Context) error {
 			return nil
 		}
 	}
-	// A StatefulSet that is made again has the newest Pod template at once, which
-	// during a roll is not yet every shard's.
+	// A StatefulSet that is made again has the newest Pod template at once; during
+	// a roll it may not be the shard's turn yet.
 	if slices.ContainsFunc(p.facts.Observed.Nodes, func(n topology.Node) bool { return n.Outdated }) {
 		return nil
 	}
@@ -335,13 +331,17 @@ func (p *pass) release(ctx context.Context, shard int, set *appsv1.StatefulSet) 
 	return nil
 }
 
+func dependsOn(o metav1.Object, uid types.UID) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
+}
+
 // tiePods makes the Pods of a shard dependents of the RedisCluster too: if it is
 // deleted while they have no StatefulSet, the garbage collector still finds them.
 func (p *pass) tiePods(ctx context.Context, shard int) error {
 	c := p.cluster
 	for ordinal := range p.facts.Desired.Members[shard] {
 		pod := p.kube.pods[manifests.PodName(c, shard, ordinal)]
-		if slices.ContainsFunc(pod.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == c.UID }) {
+		if dependsOn(pod, c.UID) {
 			continue
 		}
 		intent := corev1ac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithOwnerReferences(metav1ac.OwnerReference().
@@ -358,51 +358,22 @@ func (p *pass) tiePods(ctx context.Context, shard int) error {
 // away would wait for it.
 func (p *pass) releasable(shard int, set *appsv1.StatefulSet) bool {
 	members := p.facts.Desired.Members[shard]
-	if set.Status.ObservedGeneration != set.Generation || set.Spec.Replicas == nil || int(*set.Spec.Replicas) != members || p.left(shard) > members {
+	if set.Status.ObservedGeneration != set.Generation || set.Spec.Replicas == nil || int(*set.Spec.Replicas) != members {
 		return false
+	}
+	for i := range p.facts.Observed.Nodes {
+		if n := &p.facts.Observed.Nodes[i]; n.Shard == shard && (n.Ordinal >= members || n.Ending || n.Doomed) {
+			return false
+		}
 	}
 	for ordinal := range members {
 		pod := p.kube.pods[manifests.PodName(p.cluster, shard, ordinal)]
-		if pod == nil || !pod.DeletionTimestamp.IsZero() || controllerUID(pod) != set.UID ||
-			pod.Labels[appsv1.ControllerRevisionHashLabelKey] != set.Status.UpdateRevision {
-			return false
-		}
 		claim := p.kube.claims[member{shard, ordinal}]
-		if claim != nil && slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == set.UID }) {
+		if pod == nil || controllerUID(pod) != set.UID || claim != nil && dependsOn(claim, set.UID) {
 			return false
 		}
 	}
 	return true
-}
-
-// left is the number of members that a shard without a StatefulSet is made with
-// at least: all that have a Pod or a volume may hold data.
-func (p *pass) left(shard int) int {
-	n := 0
-	for m, claim := range p.kube.claims {
-		if m.shard == shard && claim.DeletionTimestamp.IsZero() {
-			n = max(n, m.ordinal+1)
-		}
-	}
-	for name := range p.kube.pods {
-		if m, ok := p.memberOf(name); ok && m.shard == shard {
-			n = max(n, m.ordinal+1)
-		}
-	}
-	return n
-}
-
-// strandedShards are the shards beyond the spec whose Pods have no StatefulSet:
-// the spec was changed in the moment between its deletion and its return. Their
-// members are taken away like others, so they need it back first.
-func (p *pass) strandedShards() []int {
-	shards := map[int]bool{}
-	for name := range p.kube.pods {
-		if m, ok := p.memberOf(name); ok && m.shard >= len(p.facts.Desired.Members) && p.kube.statefulSets[m.shard] == nil {
-			shards[m.shard] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(shards))
 }
 
 // isMember tells whether a Pod is one of the cluster's, given the StatefulSets

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/manifests"
 	"github.com/example/redis-operator/internal/redis/redistest"
 )
 
@@ -154,6 +154,9 @@ func TestVolumesThatCannotGrow(t *testing.T) {
 				}
 				return nil
 			})
+			for name := range s.pods() { // as if they had been rolled
+				s.stamp(name, templateOf(s.sets()["orders-0"]))
+			}
 			s.passes("128Mi")
 		})
 	}
@@ -197,8 +200,10 @@ func TestAShardWaitsForItsTurn(t *testing.T) {
 			func(s *storageStage) { s.makePod(s.sets()["orders-0"], "orders-0-1", silent) },
 		},
 		"a Pod has another template": {
-			func(s *storageStage) { s.label("orders-0-1", appsv1.ControllerRevisionHashLabelKey, "old") },
-			func(s *storageStage) { s.label("orders-0-1", appsv1.ControllerRevisionHashLabelKey, "") },
+			func(s *storageStage) { s.stamp("orders-0-1", "old") },
+			func(s *storageStage) {
+				s.stamp("orders-0-1", s.pods()["orders-0-0"].Annotations[manifests.TemplateAnnotation])
+			},
 		},
 		"a Pod is one too many": {
 			func(s *storageStage) { s.makePod(s.sets()["orders-0"], "orders-0-2", silent) },
@@ -239,10 +244,11 @@ func (s *storageStage) removePod(name string) {
 	s.must(s.admin.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.cluster.Namespace}}, client.GracePeriodSeconds(0)))
 }
 
-func (s *storageStage) label(pod, key, value string) {
+// stamp marks a Pod as made from a template.
+func (s *storageStage) stamp(pod, template string) {
 	s.Helper()
 	p := s.pods()[pod]
-	p.Labels[key] = value
+	p.Annotations[manifests.TemplateAnnotation] = template
 	s.must(s.admin.Update(s.Context(), p))
 }
 

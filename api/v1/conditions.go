@@ -34,6 +34,7 @@ const (
 	// ConditionNameConflict is True while an object that the operator did not
 	// make has a name that the cluster needs. It is removed afterwards.
 	ConditionNameConflict = "NameConflict"
+	ConditionDegraded     = "Degraded"
 )
 
 // The reasons of conditions, and of the Events that go with them.
@@ -76,6 +77,13 @@ const (
 	// ReasonRejected: the API server refused an object that the operator makes,
 	// for example because of a quota or an admission policy.
 	ReasonRejected = "Rejected"
+
+	// ReasonConfigRefused: a server refuses a directive of spec.config.
+	ReasonConfigRefused = "ConfigRefused"
+	// ReasonMigrationFailed: a server refuses to move slots.
+	ReasonMigrationFailed = "MigrationFailed"
+	// ReasonInterruptionAhead: the only Pod of a shard is about to be replaced.
+	ReasonInterruptionAhead = "InterruptionAhead"
 
 	// ReasonSlotsServed: all slots have a primary that answers (Available).
 	ReasonSlotsServed = "SlotsServed"

@@ -68,8 +68,8 @@ func TestAPIServerAccepts(t *testing.T) {
 				}
 			}
 			for _, object := range []runtime.ApplyConfiguration{
-				ConfigMap(cluster), HeadlessService(cluster), ClientService(cluster), NetworkPolicy(cluster),
-				StatefulSet(cluster, 0, 2), StatefulSet(cluster, 1, 2), PodDisruptionBudget(cluster, 0), PodDisruptionBudget(cluster, 1),
+				ConfigMap(cluster, UserDirectives(&cluster.Spec), "1"), HeadlessService(cluster), ClientService(cluster), NetworkPolicy(cluster),
+				StatefulSet(cluster, 0, 2, ""), StatefulSet(cluster, 1, 2, "1"), PodDisruptionBudget(cluster, 0), PodDisruptionBudget(cluster, 1),
 			} {
 				for range 2 {
 					if err := c.Apply(t.Context(), object, client.FieldOwner("redis-operator")); err != nil {

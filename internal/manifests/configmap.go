@@ -12,6 +12,7 @@ import (
 const (
 	redisConfFile = "redis.conf"
 	startFile     = "start.sh"
+	guardFile     = "guard.sh"
 	readyFile     = "ready.sh"
 	preStopFile   = "prestop.sh"
 )
@@ -19,23 +20,34 @@ const (
 var (
 	//go:embed scripts/start.sh
 	startScript string
+	//go:embed scripts/guard.sh
+	guardScript string
 	//go:embed scripts/ready.sh
 	readyScript string
 	//go:embed scripts/prestop.sh
 	preStopScript string
 )
 
-// ConfigMap builds the ConfigMap with redis.conf and the scripts of the Pods.
-// The Pod template does not depend on its content: a changed directive restarts
+// ConfigMap builds the ConfigMap with redis.conf and the scripts of the Pods. user
+// are the directives from spec.config (UserDirectives), or those of before while
+// new ones are still to be accepted. restarts is the RestartsAnnotation, empty for
+// none.
+//
+// The Pod template does not depend on the content: a changed directive restarts
 // nothing, and a node that starts reads what is there then.
-func ConfigMap(c *redisv1.RedisCluster) *corev1ac.ConfigMapApplyConfiguration {
-	return corev1ac.ConfigMap(ConfigMapName(c), c.Namespace).
+func ConfigMap(c *redisv1.RedisCluster, user map[string]string, restarts string) *corev1ac.ConfigMapApplyConfiguration {
+	m := corev1ac.ConfigMap(ConfigMapName(c), c.Namespace).
 		WithLabels(Labels(c)).
 		WithOwnerReferences(ownerReference(c)).
 		WithData(map[string]string{
-			redisConfFile: redisConf(&c.Spec),
+			redisConfFile: redisConf(&c.Spec, user),
 			startFile:     startScript,
+			guardFile:     guardScript,
 			readyFile:     readyScript,
 			preStopFile:   preStopScript,
 		})
+	if restarts != "" {
+		m.WithAnnotations(map[string]string{RestartsAnnotation: restarts})
+	}
+	return m
 }

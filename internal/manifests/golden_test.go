@@ -77,8 +77,8 @@ func newCluster(set func(*redisv1.RedisClusterSpec)) *redisv1.RedisCluster {
 // built are the objects of a cluster, by the name of their golden file.
 func built(c *redisv1.RedisCluster, all bool) map[string]any {
 	objects := map[string]any{
-		"statefulset": StatefulSet(c, 1, 2),
-		"configmap":   ConfigMap(c),
+		"statefulset": StatefulSet(c, 1, 2, ""),
+		"configmap":   ConfigMap(c, UserDirectives(&c.Spec), ""),
 	}
 	if all {
 		objects["service-client"] = ClientService(c)

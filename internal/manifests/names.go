@@ -31,6 +31,16 @@ const (
 	DataDir = "/data"
 )
 
+const (
+	// TemplateAnnotation is on a StatefulSet's template and on its Pods, and holds
+	// a hash of the template that the operator meant. It does not depend on what
+	// the API server fills in.
+	TemplateAnnotation = "redis.example.com/template"
+	// RestartsAnnotation is on the ConfigMap and on the Pods' template. It counts
+	// the changes of the configuration that a running server does not take.
+	RestartsAnnotation = "redis.example.com/config-restarts"
+)
+
 // Paths in the Pods; the scripts have them as their defaults.
 const (
 	runVolume      = "run"

@@ -1,6 +1,10 @@
 package manifests
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"path"
 	"strconv"
@@ -27,7 +31,7 @@ const (
 )
 
 // podTemplate is the Pod of each member of a shard.
-func podTemplate(c *redisv1.RedisCluster, shard int) *corev1ac.PodTemplateSpecApplyConfiguration {
+func podTemplate(c *redisv1.RedisCluster, shard int, restarts string) *corev1ac.PodTemplateSpecApplyConfiguration {
 	labels := map[string]string{}
 	for k, v := range c.Spec.PodLabels {
 		labels[k] = string(v)
@@ -47,10 +51,24 @@ func podTemplate(c *redisv1.RedisCluster, shard int) *corev1ac.PodTemplateSpecAp
 	for _, s := range c.Spec.ImagePullSecrets {
 		spec.WithImagePullSecrets(corev1ac.LocalObjectReference().WithName(s.Name))
 	}
-	return corev1ac.PodTemplateSpec().
+	template := corev1ac.PodTemplateSpec().
 		WithLabels(labels).
 		WithAnnotations(c.Spec.PodAnnotations).
 		WithSpec(spec)
+	if restarts != "" {
+		template.WithAnnotations(map[string]string{RestartsAnnotation: restarts})
+	}
+	return template
+}
+
+// hashed adds the hash of a template to it.
+func hashed(template *corev1ac.PodTemplateSpecApplyConfiguration) *corev1ac.PodTemplateSpecApplyConfiguration {
+	data, err := json.Marshal(template)
+	if err != nil {
+		panic(fmt.Sprintf("encode a Pod template: %v", err)) // it holds nothing that cannot be
+	}
+	sum := sha256.Sum256(data)
+	return template.WithAnnotations(map[string]string{TemplateAnnotation: hex.EncodeToString(sum[:8])})
 }
 
 // gracePeriod covers what a Pod does one after the other when it is told to
@@ -116,6 +134,9 @@ func environment(c *redisv1.RedisCluster) []*corev1ac.EnvVarApplyConfiguration {
 		corev1ac.EnvVar().WithName("ENGINE").WithValue(engine),
 		corev1ac.EnvVar().WithName("POD_IP").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("status.podIP"))),
+		corev1ac.EnvVar().WithName("POD_NAME").WithValueFrom(corev1ac.EnvVarSource().
+			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("metadata.name"))),
+		corev1ac.EnvVar().WithName("SERVICE").WithValue(HeadlessServiceName(c)),
 		corev1ac.EnvVar().WithName("AUTH_DISABLED").WithValue(strconv.FormatBool(c.Spec.AuthDisabled())),
 	}
 }

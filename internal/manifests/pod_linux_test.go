@@ -81,7 +81,7 @@ func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClust
 			t.Fatal(err)
 		}
 	}
-	for name, text := range ConfigMap(&redisv1.RedisCluster{Spec: spec}).Data {
+	for name, text := range ConfigMap(&redisv1.RedisCluster{Spec: spec}, UserDirectives(&spec), "").Data {
 		if name == redisConfFile {
 			// All servers of a test share this machine.
 			lines = append([]string{"bind " + p.ip.String(), "bind-source-addr " + p.ip.String()}, lines...)

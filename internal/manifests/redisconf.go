@@ -123,10 +123,11 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// merged are the defaults with spec.config over them. A directive that the
-// operator owns is left out: it has been refused, and one line must be left.
-func merged(spec *redisv1.RedisClusterSpec) map[string]string {
-	own, d := owned(spec), defaults(spec)
+// UserDirectives are the directives of spec.config as they stand in redis.conf.
+// One that the operator owns is left out: it has been refused, and one line must
+// be left.
+func UserDirectives(spec *redisv1.RedisClusterSpec) map[string]string {
+	own, standard, d := owned(spec), defaults(spec), map[string]string{}
 	for name, v := range spec.Config {
 		value := strings.TrimSpace(string(v))
 		if _, refused := own[name]; refused {
@@ -136,7 +137,7 @@ func merged(spec *redisv1.RedisClusterSpec) map[string]string {
 		case value == "":
 			value = `""` // no argument at all is an error
 		case name == outputBufferLimit && !limitsReplicas(value):
-			value += " " + d[name]
+			value += " " + standard[name]
 		}
 		d[name] = value
 	}
@@ -151,16 +152,40 @@ func limitsReplicas(value string) bool {
 	})
 }
 
+// fromSpec heads the last section of redis.conf.
+const fromSpec = "# From spec.config."
+
 // redisConf is the redis.conf of every node, sorted, one line for each directive.
-func redisConf(spec *redisv1.RedisClusterSpec) string {
+func redisConf(spec *redisv1.RedisClusterSpec, user map[string]string) string {
 	var b strings.Builder
 	write := func(title string, directives map[string]string) {
-		b.WriteString("# " + title + "\n")
+		b.WriteString(title + "\n")
 		for _, name := range slices.Sorted(maps.Keys(directives)) {
 			b.WriteString(name + " " + directives[name] + "\n")
 		}
 	}
-	write("Owned by the operator.", owned(spec))
-	write("Defaults, and spec.config over them.", merged(spec))
+	standard := defaults(spec)
+	for name := range user {
+		delete(standard, name)
+	}
+	write("# Owned by the operator.", owned(spec))
+	write("# Defaults.", standard)
+	write(fromSpec, user)
 	return b.String()
+}
+
+// UserDirectivesIn reads back what a ConfigMap of the operator has from
+// spec.config; nil if it is none.
+func UserDirectivesIn(data map[string]string) map[string]string {
+	_, section, ok := strings.Cut(data[redisConfFile], fromSpec+"\n")
+	if !ok {
+		return nil
+	}
+	d := map[string]string{}
+	for line := range strings.Lines(section) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\n"), " "); ok {
+			d[name] = value
+		}
+	}
+	return d
 }

@@ -83,7 +83,8 @@ func TestConfigMerge(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := directives(t, redisConf(&redisv1.RedisClusterSpec{Config: test.config, Storage: test.storage}))
+			spec := redisv1.RedisClusterSpec{Config: test.config, Storage: test.storage}
+			got := directives(t, redisConf(&spec, UserDirectives(&spec)))
 			for _, name := range slices.Sorted(maps.Keys(test.want)) {
 				if got[name] != test.want[name] {
 					t.Errorf("%s = %q, want %q", name, got[name], test.want[name])
@@ -117,7 +118,7 @@ func TestMemory(t *testing.T) {
 			}
 			// What is asked for is no limit.
 			spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}
-			got := directives(t, redisConf(spec))
+			got := directives(t, redisConf(spec, UserDirectives(spec)))
 			for name, want := range map[string]string{
 				"maxmemory":                  test.maxmemory,
 				"repl-backlog-size":          test.backlog,
@@ -137,10 +138,10 @@ func TestPodTemplateIgnoresConfig(t *testing.T) {
 	b := newCluster(func(s *redisv1.RedisClusterSpec) {
 		s.Config = map[string]redisv1.ConfigValue{"maxmemory-policy": "allkeys-lru"}
 	})
-	if x, y := toYAML(t, StatefulSet(a, 0, 2)), toYAML(t, StatefulSet(b, 0, 2)); string(x) != string(y) {
+	if x, y := toYAML(t, StatefulSet(a, 0, 2, "")), toYAML(t, StatefulSet(b, 0, 2, "")); string(x) != string(y) {
 		t.Errorf("a directive changes the StatefulSet:\n%s\n%s", x, y)
 	}
-	if x, y := toYAML(t, ConfigMap(a)), toYAML(t, ConfigMap(b)); string(x) == string(y) {
+	if x, y := toYAML(t, ConfigMap(a, UserDirectives(&a.Spec), "")), toYAML(t, ConfigMap(b, UserDirectives(&b.Spec), "")); string(x) == string(y) {
 		t.Error("a directive does not change the ConfigMap")
 	}
 }

@@ -203,7 +203,7 @@ func TestStartListensOnAllAddresses(t *testing.T) {
 	for _, v := range redistest.Versions(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			p := newPod(t, shells(t)[0], v, full())
-			p.write(configDir+"/redis.conf", ConfigMap(newCluster(func(*redisv1.RedisClusterSpec) {})).Data[redisConfFile])
+			p.write(configDir+"/redis.conf", ConfigMap(newCluster(func(*redisv1.RedisClusterSpec) {}), nil, "").Data[redisConfFile])
 			p.port = freePort(t)
 			p.start()
 			for _, ip := range []string{"127.0.0.1", p.ip.String(), "::1"} {

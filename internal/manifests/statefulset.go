@@ -16,14 +16,18 @@ import (
 //
 // The claim template of storage.size cannot be changed in place: Kubernetes
 // refuses that, and the StatefulSet must be made anew without its Pods.
-func StatefulSet(c *redisv1.RedisCluster, shard, members int) *appsv1ac.StatefulSetApplyConfiguration {
+//
+// The Pods carry a hash of their template (TemplateAnnotation), by which an
+// outdated one is known. restarts, empty for none, is part of the template
+// (RestartsAnnotation).
+func StatefulSet(c *redisv1.RedisCluster, shard, members int, restarts string) *appsv1ac.StatefulSetApplyConfiguration {
 	spec := appsv1ac.StatefulSetSpec().
 		WithReplicas(int32(members)).
 		WithServiceName(HeadlessServiceName(c)).
 		WithPodManagementPolicy(appsv1.ParallelPodManagement).
 		WithUpdateStrategy(appsv1ac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
 		WithSelector(selects(ShardSelector(c, shard))).
-		WithTemplate(podTemplate(c, shard))
+		WithTemplate(hashed(podTemplate(c, shard, restarts)))
 	if c.Spec.Storage != nil {
 		spec.WithPersistentVolumeClaimRetentionPolicy(claimRetention(c.Spec.Storage)).
 			WithVolumeClaimTemplates(claimTemplate(c, shard))

@@ -179,6 +179,30 @@ func (n *Node) GetKeysInSlot(ctx context.Context, slot, limit int) ([]string, er
 	return cmd.Val(), nil
 }
 
+// DropKeys deletes the keys that the node holds in slots that it imports.
+func (n *Node) DropKeys(ctx context.Context, ranges ...SlotRange) error {
+	counts, err := n.CountKeysInSlots(ctx, ranges...)
+	for ; err == nil && len(counts) > 0; counts, err = n.CountKeysInSlots(ctx, ranges...) {
+		for slot := range counts {
+			keys, err := n.GetKeysInSlot(ctx, slot, dropAtOnce)
+			if err != nil {
+				return err
+			}
+			var cmds []goredis.Cmder
+			for _, key := range keys {
+				cmds = append(cmds, goredis.NewStatusCmd(ctx, "ASKING"), goredis.NewIntCmd(ctx, "UNLINK", key))
+			}
+			if err := n.do(ctx, 0, cmds...); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// dropAtOnce bounds the keys that are deleted in one exchange.
+const dropAtOnce = 1000
+
 // ConfigGet returns directives as the server has them now. Names may be glob
 // patterns; a directive that the server does not know is left out.
 func (n *Node) ConfigGet(ctx context.Context, names ...string) (map[string]string, error) {

@@ -53,6 +53,13 @@ func IsAuth(err error) bool { return hasCode(err, "NOAUTH", "WRONGPASS", "NOPERM
 // dataset, from disk or from its primary.
 func IsLoading(err error) bool { return hasCode(err, "LOADING") }
 
+// IsImmutable tells whether a directive exists and a running server does not take
+// it (CONFIG SET, since 7.0).
+func IsImmutable(err error) bool {
+	var se ServerError
+	return errors.As(err, &se) && strings.Contains(string(se), "immutable config")
+}
+
 // IsServer tells whether the server itself answered, with any error.
 func IsServer(err error) bool {
 	var se ServerError

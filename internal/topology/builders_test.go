@@ -56,7 +56,7 @@ func acquaint(o *Observed) {
 
 // peerOf is the line of a node in a table that is up to date.
 func peerOf(n *Node) Peer {
-	return Peer{ID: n.ID, IP: n.IP, Slots: n.Slots, Epoch: n.ConfigEpoch}
+	return Peer{ID: n.ID, IP: n.IP, Follows: n.Follows, Slots: n.Slots, Epoch: n.ConfigEpoch}
 }
 
 func (o *Observed) pod(name string) *Node {

@@ -12,7 +12,8 @@ func TestForming(t *testing.T) {
 	for _, members := range [][]int{{1}, {2}, {1, 1, 1}, {2, 2}, {2, 2, 2}, {3, 2, 2}, {3, 3, 3, 3}, slices.Repeat([]int{2}, 10), slices.Repeat([]int{4}, 10)} {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprint(members, seed), func(t *testing.T) {
-				s := &sim{world: newWorld(seed, members, seed%2 == 0), t: t, calm: true}
+				s := newSim(t, newWorld(seed, members, seed%2 == 0))
+				s.calm = true
 				for _, p := range s.places {
 					p.startAt = 1
 				}

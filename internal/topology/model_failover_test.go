@@ -90,12 +90,18 @@ func (s *server) tryElection() {
 	if s.w.now < s.elect {
 		return
 	}
+	s.ask(lost, false)
+}
+
+// ask asks for votes, and counts them at once. Redis asks again for nobody before
+// twice the time that an election may take.
+func (s *server) ask(lost *line, force bool) {
 	s.elect, s.electEnd = 0, s.w.now+4*nodeTimeout
 	s.current++
 	size, _ := s.size()
 	votes := 0
 	for _, l := range s.w.shuffledLines(s.table) {
-		if voter := s.w.listening(l.ip); voter != nil && voter.id == l.id && voter.votes(s, lost) {
+		if voter := s.w.listening(l.ip); voter != nil && voter.id == l.id && voter.votes(s, lost, force) {
 			votes++
 		}
 	}
@@ -106,16 +112,20 @@ func (s *server) tryElection() {
 }
 
 // votes is clusterSendFailoverAuthIfNeeded.
-func (s *server) votes(candidate *server, lost *line) bool {
+func (s *server) votes(candidate *server, lost *line, force bool) bool {
 	l, primary := s.line(candidate.id), s.line(lost.id)
+	if lost.id == s.id {
+		primary = &line{id: s.id, slots: s.slots, epoch: s.config, votedAt: s.votedAt} // a graceful hand-over asks it too
+		defer func() { s.votedAt = primary.votedAt }()
+	}
 	if l == nil || primary == nil || l.primary || l.follows != lost.id || !s.primary || s.slots.Empty() {
 		return false
 	}
 	s.current = max(s.current, candidate.current)
-	if candidate.current < s.current || s.lastVote == s.current || !primary.fail || primary.votedAt > 0 && s.w.now-primary.votedAt < 2*nodeTimeout {
+	if candidate.current < s.current || s.lastVote == s.current || !primary.fail && !force || primary.votedAt > 0 && s.w.now-primary.votedAt < 2*nodeTimeout {
 		return false
 	}
-	if !s.slots.Intersect(lost.slots).Empty() && s.config > lost.epoch {
+	if lost.id != s.id && !s.slots.Intersect(lost.slots).Empty() && s.config > lost.epoch {
 		return false
 	}
 	for _, owner := range s.table {
@@ -129,10 +139,15 @@ func (s *server) votes(candidate *server, lost *line) bool {
 
 // promote is clusterFailoverReplaceYourMaster.
 func (s *server) promote(lost *line) {
-	s.primary, s.follows, s.source, s.linkUp, s.syncing = true, "", "", false, 0
+	s.primary, s.follows, s.source, s.linkUp, s.syncing, s.promoted = true, "", "", false, 0, s.w.now
 	s.slots = s.slots.Union(lost.slots)
 	lost.slots, lost.unclaimed = nil, nil
-	for _, l := range s.table { // clusterBroadcastPong
+	s.broadcast()
+}
+
+// broadcast is clusterBroadcastPong.
+func (s *server) broadcast() {
+	for _, l := range s.table {
 		if q := s.w.listening(l.ip); q != nil && q.id == l.id {
 			if sender := q.line(s.id); sender != nil {
 				q.learn(sender, s.packet())
@@ -200,6 +215,7 @@ func (s *server) do(a Action) error {
 			return refuse("slots " + busy.String() + " are already busy")
 		}
 		s.slots = s.slots.Union(a.Slots)
+		unmark(s.importing, a.Slots)
 	case Replicate:
 		l := s.line(a.ID)
 		if l == nil || !l.primary || s.primary && (!s.slots.Empty() || len(s.data) > 0) {
@@ -213,6 +229,27 @@ func (s *server) do(a Action) error {
 		}
 		s.bump()
 		s.promote(l)
+	case Force, Handover:
+		l := s.line(s.follows)
+		if s.primary || l == nil {
+			return refuse("not a replica of a known primary")
+		}
+		from := s.w.listening(s.source)
+		listed := from != nil && from.id == l.id && from.primary && from.line(s.id) != nil && from.line(s.id).follows == from.id
+		if a.Kind == Handover && (!s.linkUp || !listed) || s.w.now < s.electEnd {
+			return nil // it is accepted, and nothing comes of it
+		}
+		s.ask(l, true)
+	case Discard:
+		for slot := range s.data {
+			if all(s.importing).overlaps(a.Slots.Intersect(Slots{{slot, slot}})) {
+				delete(s.data, slot)
+			}
+		}
+		unmark(s.importing, a.Slots)
+	case CloseSlots:
+		unmark(s.migrating, a.Slots)
+		unmark(s.importing, a.Slots)
 	case Forget:
 		l := s.line(a.ID)
 		if l == nil || !s.primary && s.follows == a.ID {
@@ -253,8 +290,21 @@ func (s *server) node(n *Node) {
 		known = known.Union(l.slots)
 	}
 	n.Unrouted = known.Count() != SlotCount
+	if s.primary {
+		var held []Range
+		for slot := range s.data {
+			held = append(held, Range{slot, slot})
+		}
+		n.Stray = SlotsOf(held...).Minus(s.slots)
+	}
+	n.Migrating, n.Importing = cloneSlots(s.migrating), cloneSlots(s.importing)
+	for _, r := range s.w.servers {
+		if r.follows == s.id && r.linkUp && r.source == s.ip {
+			n.Streams = append(n.Streams, r.ip)
+		}
+	}
 	for _, l := range s.table {
-		p := Peer{ID: l.id, IP: l.ip, Handshake: l.handshake, Failed: l.pfail || l.fail || l.ip == "", Slots: l.slots, Epoch: l.epoch}
+		p := Peer{ID: l.id, IP: l.ip, Handshake: l.handshake, Failed: l.pfail || l.fail || l.ip == "", Slots: l.slots, Epoch: l.epoch, Follows: l.follows}
 		if master := s.line(l.follows); !l.primary && master != nil {
 			p.Epoch = master.epoch // clusterGenNodeDescription
 		}

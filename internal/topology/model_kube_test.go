@@ -16,6 +16,9 @@ type place struct {
 	name           string
 	shard, ordinal int
 	exists         bool // the Pod object
+	template       int  // what its Pod was made from
+	doomed         bool // its volume is being deleted
+	leaving        bool // it is no place of its StatefulSet any more
 	ip             string
 	started        bool // a container of this Pod has started
 	startAt        int
@@ -38,6 +41,7 @@ type world struct {
 	storage       bool
 	forgetSpreads bool // FORGET is gossiped, since 7.2
 	desired       Desired
+	template      int
 	places        []*place
 	servers       []*server // all processes
 	zombies       map[*server]int
@@ -52,13 +56,7 @@ func newWorld(seed uint64, members []int, storage bool) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 0)), storage: storage, desired: Desired{Members: members},
 		zombies: map[*server]int{}, best: map[int]int{}}
 	w.forgetSpreads = w.chance(2)
-	for shard, n := range members {
-		for ordinal := range n {
-			p := &place{name: fmt.Sprintf("c-%d-%d", shard, ordinal), shard: shard, ordinal: ordinal}
-			w.places = append(w.places, p)
-			w.create(p)
-		}
-	}
+	w.ensurePlaces()
 	return w
 }
 
@@ -148,7 +146,7 @@ func (w *world) addressed(ip string) bool {
 
 // create makes the Pod object of a place.
 func (w *world) create(p *place) {
-	p.exists, p.started, p.ip = true, false, ""
+	p.exists, p.started, p.ip, p.template = true, false, "", w.template
 	p.startAt = w.now + 1 + w.rng.IntN(6)
 	if !w.storage {
 		p.disk = nil
@@ -160,12 +158,13 @@ func (w *world) start(p *place) {
 	if p.ip == "" {
 		p.ip = w.newIP()
 	}
-	s := &server{w: w, ip: p.ip, pod: p.name, born: w.now, primary: true, banned: map[string]int{}, data: map[int]int{}}
+	s := &server{w: w, ip: p.ip, pod: p.name, born: w.now, primary: true, banned: map[string]int{}, data: map[int]int{},
+		migrating: map[string]Slots{}, importing: map[string]Slots{}}
 	if d := p.disk; d == nil {
 		s.id = w.newID("n")
 	} else {
 		s.load(d)
-		s.guarded = !w.storage && s.primary && !s.slots.Empty()
+		s.guarded = s.primary
 	}
 	p.started, p.srv, p.disk = true, s, s
 	w.servers = append(w.servers, s)
@@ -176,6 +175,7 @@ func (w *world) start(p *place) {
 func (s *server) load(d *server) {
 	s.id, s.primary, s.follows, s.slots = d.id, d.primary, d.follows, d.slots
 	s.current, s.config, s.lastVote = d.current, d.config, d.lastVote
+	s.migrating, s.importing = cloneSlots(d.migrating), cloneSlots(d.importing)
 	for _, l := range d.table {
 		if !l.handshake {
 			c := *l
@@ -198,7 +198,7 @@ func (s *server) load(d *server) {
 	if !s.primary {
 		return
 	}
-	owned := s.slots // verifyClusterConfigWithData
+	owned := s.slots.Union(all(s.importing)) // verifyClusterConfigWithData
 	for _, l := range s.table {
 		owned = owned.Union(l.slots)
 	}
@@ -261,7 +261,15 @@ func (w *world) tick() {
 			w.best = w.newest()
 		}
 	}
+	w.places = slices.DeleteFunc(w.places, func(p *place) bool { return p.leaving && p.srv == nil })
 	for _, p := range w.places {
+		if p.leaving {
+			if p.startAt <= w.now {
+				w.end(p)
+				w.best = w.newest()
+			}
+			continue
+		}
 		attached := w.storage && slices.ContainsFunc(w.servers, func(s *server) bool { return s.pod == p.name })
 		if p.exists && p.srv == nil && p.startAt <= w.now && !attached {
 			w.start(p)
@@ -274,40 +282,53 @@ func (w *world) tick() {
 	w.write()
 }
 
-// guard is the start guard of a primary that has lost its data: it lets nobody
-// connect while a replica holds a copy, and promotes that one if nobody else
-// does. While there are only stale copies it waits for somebody's consent.
+// guard is the start guard of a primary: it lets nobody connect until it is clear
+// that the other members of its shard are not harmed by it.
 func (w *world) guard(s *server) {
 	var best *server
-	stale := slices.ContainsFunc(w.places, func(p *place) bool {
-		return p.srv == nil && p.disk != nil && p.disk.follows == s.id
-	})
-	for _, r := range w.servers {
+	succeeded, followed, unknown, absent := false, false, false, false
+	for _, p := range w.places {
+		r := p.srv
+		if p.name == s.pod || !strings.HasPrefix(p.name, s.pod[:strings.LastIndexByte(s.pod, '-')+1]) {
+			continue
+		}
 		switch {
-		case r != s && r.primary && !r.slots.Intersect(s.slots).Empty():
-			s.guarded = false
-		case r.follows == s.id && r.holder() && (best == nil || r.offset > best.offset):
-			best = r
-		case r.follows == s.id && len(r.data) > 0:
-			stale = true
+		case r == nil || r.guarded:
+			absent = true
+		case r.hung > w.now || r.loading > w.now:
+			unknown = true
+		case r.primary:
+			succeeded = succeeded || !r.slots.Intersect(s.slots).Empty()
+		case r.follows != s.id:
+		case r.holder():
+			followed = true
+			if best == nil || r.offset > best.offset || r.offset == best.offset && r.id < best.id {
+				best = r
+			}
+		default:
+			followed = true
+			unknown = unknown || r.linkUp // it has not noticed yet
 		}
 	}
+	up, hasData := w.now-s.born, w.storage || len(s.data) > 0 // an append-only file is never empty
 	switch {
-	case best == nil && !stale:
+	case !followed && (succeeded || !absent && !unknown):
 		s.guarded = false
-	case best == nil && w.now-s.born >= 4*nodeTimeout:
-		w.logf("somebody consents to %s starting without data", s.pod)
-		for _, r := range w.servers {
-			if r.follows == s.id {
-				r.data = map[int]int{}
-			}
-		}
-		w.best, s.guarded = w.newest(), false
-	case best != nil && s.guarded && w.now-s.born >= 8 && best.hung <= w.now:
-		w.logf("the start guard of %s promotes %s", s.pod, best.pod)
+	case best != nil && up == guardPatience:
+		w.logf("the start guard of %s has %s elected", s.pod, best.pod)
+		_ = best.do(Action{Kind: Force}) // accepted, whatever comes of it
+	case best != nil && up > guardPatience:
+		w.logf("the start guard of %s has %s take over", s.pod, best.pod)
 		_ = best.do(Action{Kind: Takeover}) // refused when it has been promoted meanwhile
+	case best == nil && hasData && (!unknown && up >= guardPatience || up >= nodeTimeout+guardPatience):
+		s.guarded = false
 	}
 }
+
+const (
+	guardPatience = 6
+	heldAfter     = 4 * nodeTimeout
+)
 
 func cloneData(data map[int]int) map[int]int { return maps.Clone(data) }
 
@@ -315,8 +336,8 @@ func cloneData(data map[int]int) map[int]int { return maps.Clone(data) }
 func (w *world) dump() string {
 	var b strings.Builder
 	for _, s := range w.servers {
-		fmt.Fprintf(&b, "%s %s at %s: primary %v, follows %q from %q, link %v, slots %q, epoch %d/%d, %d keys, offset %d, loading %d, hung %d, mute %d, guarded %v\n",
-			s.pod, s.id, s.ip, s.primary, s.follows, s.source, s.linkUp, s.slots, s.config, s.current, len(s.data), s.offset, s.loading, s.hung, s.mute, s.guarded)
+		fmt.Fprintf(&b, "%s %s at %s: primary %v, follows %q from %q, link %v, slots %q, epoch %d/%d, %d keys, offset %d, loading %d, hung %d, mute %d, guarded %v, open %v %v\n",
+			s.pod, s.id, s.ip, s.primary, s.follows, s.source, s.linkUp, s.slots, s.config, s.current, len(s.data), s.offset, s.loading, s.hung, s.mute, s.guarded, s.migrating, s.importing)
 		for _, l := range s.table {
 			fmt.Fprintf(&b, "      %s at %q: handshake %v, primary %v, follows %q, fail %v/%v, epoch %d, slots %q\n",
 				l.id, l.ip, l.handshake, l.primary, l.follows, l.pfail, l.fail, l.epoch, l.slots)

@@ -21,6 +21,11 @@ func (w *world) write() {
 	if owner == nil || w.listening(owner.ip) != owner || !owner.clusterOK() {
 		return
 	}
+	if _, here := owner.data[slot]; !here && all(owner.migrating).overlaps(in) {
+		if owner = w.importer(owner, in); owner == nil { // -ASK
+			return
+		}
+	}
 	if w.replaced(owner, in) {
 		return
 	}
@@ -73,7 +78,7 @@ func (w *world) newest() map[int]int {
 		add(s)
 	}
 	for _, p := range w.places {
-		if p.disk != nil && w.storage {
+		if p.disk != nil && w.storage && !p.leaving {
 			add(p.disk)
 		}
 	}
@@ -82,9 +87,11 @@ func (w *world) newest() map[int]int {
 
 // observe is what a pass of the operator learns.
 func (w *world) observe() *Observed {
-	o := &Observed{}
+	o := &Observed{Volumes: w.storage}
 	for _, p := range w.places {
-		n := Node{Pod: p.name, Shard: p.shard, Ordinal: p.ordinal}
+		n := Node{Pod: p.name, Shard: p.shard, Ordinal: p.ordinal, Outdated: p.template != w.template, Doomed: p.doomed, Ending: p.leaving}
+		n.Held = !w.storage && p.srv != nil && p.srv.guarded && len(p.srv.data) == 0 && w.now-p.srv.born >= heldAfter
+		n.Idle = !p.shown.exists || !p.shown.started && w.storage
 		if p.shown.exists {
 			n.IP = p.shown.ip
 			if !w.storage && !p.shown.started {
@@ -133,4 +140,14 @@ func (w *world) hasEnded(id, ip string) bool {
 	}
 	s := w.listening(ip)
 	return s == nil || s.id != id
+}
+
+// importer is the node that a client is sent to that asks for what has been moved.
+func (w *world) importer(owner *server, slots Slots) *server {
+	for _, s := range w.servers {
+		if s.primary && w.listening(s.ip) == s && s.clusterOK() && s.importing[owner.id].overlaps(slots) && owner.migrating[s.id].overlaps(slots) {
+			return s
+		}
+	}
+	return nil
 }

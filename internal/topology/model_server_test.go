@@ -47,14 +47,16 @@ type server struct {
 	loading, hung, mute int
 	guarded             bool
 
-	primary  bool
-	follows  string
-	slots    Slots
-	current  uint64
-	config   uint64
-	lastVote uint64
-	table    []*line
-	banned   map[string]int
+	primary bool
+	follows string
+	slots   Slots
+	// open slots by the id of the other side
+	migrating, importing map[string]Slots
+	current              uint64
+	config               uint64
+	lastVote             uint64
+	table                []*line
+	banned               map[string]int
 
 	data     map[int]int // slot → version of the one key in it
 	offset   int64
@@ -65,6 +67,8 @@ type server struct {
 	lostAt   int  // when the link went down
 	elect    int  // when an election may start; 0: none is planned
 	electEnd int  // no other election before
+	votedAt  int  // when it voted for a replica of its own
+	promoted int  // when it became a primary
 }
 
 func (s *server) line(id string) *line {
@@ -329,6 +333,7 @@ func (s *server) update(from *server, id string, epoch uint64, slots Slots) {
 
 // rebind is clusterUpdateSlotsConfigWith.
 func (s *server) rebind(l *line, epoch uint64, slots Slots) {
+	slots = slots.Minus(all(s.importing)) // those change by SETSLOT alone
 	took, mineBefore := Slots{}, s.slots
 	cut := func(owner *line, have Slots, theirs uint64, unclaimed Slots) Slots {
 		lost := have.Intersect(slots)
@@ -384,6 +389,7 @@ func (s *server) setMaster(l *line) {
 		panic(fmt.Sprintf("%s follows %s while it owns slots %s", s.id, l.id, s.slots))
 	}
 	s.primary, s.follows = false, l.id
+	s.migrating, s.importing = map[string]Slots{}, map[string]Slots{} // clusterCloseAllSlots
 	s.replicateFrom(l.ip)
 }
 

@@ -41,10 +41,15 @@ const (
 	MoveSlots Kind = "MoveSlots"
 	// CloseSlots takes the marks of a migration off slots that are not moved.
 	CloseSlots Kind = "CloseSlots"
+	// Discard deletes the keys that a node which was succeeded has left of slots that
+	// were on their way to it.
+	Discard Kind = "Discard"
 	// Remove takes a Pod that is not wanted any more away, with its volume.
 	Remove Kind = "Remove"
 	// Replace has a Pod made anew from its present template, with its volume.
 	Replace Kind = "Replace"
+	// Consent lets a Pod that waits for its data start without: it is made anew.
+	Consent Kind = "Consent"
 )
 
 // Action is one command to one node.
@@ -95,33 +100,49 @@ type Plan struct {
 // Empty tells whether the plan neither acts nor waits.
 func (p Plan) Empty() bool { return len(p.Actions) == 0 && p.Wait == WaitNothing }
 
-// rules are tried in this order. What brings data back comes first and never
-// waits for readiness; then the nodes must find each other, because everything
-// later is decided by what they say of each other; slots come before replicas,
-// because a replica needs a primary that owns some; forgetting comes last,
-// because it is housekeeping.
-var rules = []func(Desired, *Observed) Plan{
+// mends are tried first, in this order. What brings data back comes before all
+// and never waits for readiness; then the nodes must find each other, because
+// everything later is decided by what they say of each other; slots come before
+// replicas, because a replica needs a primary that owns some; forgetting comes
+// last, because it is housekeeping.
+var mends = []func(Desired, *Observed) Plan{
 	recoverShards,
+	consent,
 	healAddresses,
 	setEpochs,
 	meet,
 	assignSlots,
+	discard,
 	attachReplicas,
 	spread,
 	forget,
+}
+
+// changes are tried in a cluster that the mends have left nothing to do in. What
+// was begun is finished first; slots are moved before anything is taken away.
+var changes = []func(Desired, *Observed) Plan{
+	closeSlots,
+	rebalance,
+	remove,
+	roll,
+}
+
+// awaits say what is missing when nothing is left to do.
+var awaits = []func(Desired, *Observed) Plan{
+	awaitForget,
 	awaitPods,
 }
 
 // Next is the next step from what is observed towards what is desired: what the
 // first rule does that has something to do, else what the first rule waits for
-// that waits. A rule that waits does not hold up the later ones, because trouble
+// that waits. A mend that waits does not hold up the later ones, because trouble
 // in one shard must not stop the healing of another: an election that is waited
 // for can need the addresses that a later rule corrects. So each of these rules
-// is safe by itself, whatever the earlier ones wait for. An empty plan means that
-// nothing is left to do.
+// is safe by itself, whatever the earlier ones wait for. Changes do wait for the
+// mends, and for each other. An empty plan means that nothing is left to do.
 func Next(d Desired, o *Observed) Plan {
 	seen, wait := believed(o)
-	for _, rule := range rules {
+	for _, rule := range mends {
 		p := rule(d, seen)
 		if len(p.Actions) > 0 {
 			return p
@@ -130,6 +151,12 @@ func Next(d Desired, o *Observed) Plan {
 			wait = p
 		}
 	}
+	for _, rule := range slices.Concat(changes, awaits) {
+		if !wait.Empty() {
+			break
+		}
+		wait = rule(d, seen)
+	}
 	return wait
 }
 
@@ -137,7 +164,8 @@ func Next(d Desired, o *Observed) Plan {
 // only if no other says the same. Two do when the address of a Pod that is known
 // here is stale and another one answers there, or when a volume was copied.
 func believed(o *Observed) (*Observed, Plan) {
-	seen := &Observed{Nodes: slices.Clone(o.Nodes), Ended: o.Ended, byIDs: map[string]*Node{}}
+	seen := *o
+	seen.Nodes, seen.byIDs = slices.Clone(o.Nodes), map[string]*Node{}
 	var doubles []string
 	for i := range seen.Nodes {
 		n := &seen.Nodes[i]
@@ -161,9 +189,9 @@ func believed(o *Observed) (*Observed, Plan) {
 	}
 	maps.DeleteFunc(seen.byIDs, func(_ string, n *Node) bool { return !n.answered() })
 	if len(doubles) == 0 {
-		return seen, Plan{}
+		return &seen, Plan{}
 	}
 	slices.Sort(doubles)
-	return seen, Plan{Wait: WaitPods, Why: "more than one Pod answers with the same node id, so that none of them " +
+	return &seen, Plan{Wait: WaitPods, Why: "more than one Pod answers with the same node id, so that none of them " +
 		"is believed: " + join(doubles) + "; if that lasts, a volume was copied"}
 }

@@ -13,6 +13,7 @@ func TestNext(t *testing.T) {
 			name: "what waits does not hold up what can be done: an election needs the addresses", shards: 3, members: 2,
 			change: func(_ *Desired, o *Observed) {
 				o.end("c-0-0")
+				o.Ended = nil
 				o.pod("c-2-0").Peers[2].IP = "10.9.9.9"
 			},
 			want: []Action{greet("c-2-0", "id-1-0", "10.0.1.1")}, why: "addresses",
@@ -94,6 +95,13 @@ func (f *feed) slots() Slots {
 	return s
 }
 
+func (f *feed) open() map[string]Slots {
+	if f.next(4) != 3 {
+		return nil
+	}
+	return map[string]Slots{f.id(): f.slots(), f.id(): f.slots()}
+}
+
 func (f *feed) observed() (Desired, *Observed) {
 	d, o := Desired{}, &Observed{}
 	for range f.next(4) {
@@ -105,6 +113,13 @@ func (f *feed) observed() (Desired, *Observed) {
 		}
 		o.Ended[f.id()] = f.flag()
 	}
+	for range f.next(3) {
+		if o.Asked == nil {
+			o.Asked, o.Elected = map[string]Asked{}, map[string]bool{}
+		}
+		o.Asked[f.id()] = Asked{Kind: []Kind{Force, Handover}[f.next(2)], Due: f.flag()}
+		o.Elected[f.id()] = f.flag()
+	}
 	for range f.next(8) {
 		n := Node{
 			Shard: f.next(4), Ordinal: f.next(3), IP: f.ip(), PodReady: f.flag(), Knowledge: []Knowledge{Answered, Unknown, Blank}[f.next(3)],
@@ -112,8 +127,10 @@ func (f *feed) observed() (Desired, *Observed) {
 			ConfigEpoch: uint64(f.next(4)), ClusterOK: f.flag(), Unrouted: f.flag(), Keys: int64(f.next(3)), Slots: f.slots(),
 		}
 		n.Pod = fmt.Sprintf("c-%d-%d", n.Shard, n.Ordinal)
+		n.Outdated, n.Doomed, n.Ending, n.Idle, n.Held = f.next(4) == 3, f.next(8) == 7, f.next(8) == 7, f.flag(), f.next(8) == 7
+		n.Migrating, n.Importing, n.Stray, n.Streams = f.open(), f.open(), f.slots(), []string{f.ip(), f.ip()}
 		for range f.next(6) {
-			n.Peers = append(n.Peers, Peer{ID: f.id(), IP: f.ip(), Handshake: f.flag(), Failed: f.flag(), Slots: f.slots(), Epoch: uint64(f.next(4))})
+			n.Peers = append(n.Peers, Peer{ID: f.id(), IP: f.ip(), Handshake: f.flag(), Failed: f.flag(), Follows: f.id(), Slots: f.slots(), Epoch: uint64(f.next(4))})
 		}
 		o.Nodes = append(o.Nodes, n)
 	}
@@ -165,12 +182,13 @@ func checkPlan(t *testing.T, o *Observed, p Plan) {
 		if a.Kind != p.Actions[0].Kind {
 			t.Errorf("two kinds of actions: %+v", p.Actions)
 		}
-		if !answered[a.Pod] {
+		if !answered[a.Pod] && !onPods[a.Kind] {
 			t.Errorf("acts on a node that has not answered: %+v", a)
 		}
 		complete := map[Kind]bool{
 			SetEpoch: a.Epoch > 0, Meet: a.IP != "" && a.ID != "", AddSlots: !a.Slots.Empty(), DelSlots: !a.Slots.Empty(),
-			BumpEpoch: true, Replicate: a.ID != "", Takeover: a.ID != "", Forget: a.ID != "",
+			BumpEpoch: true, Replicate: a.ID != "", Takeover: a.ID != "", Force: a.ID != "", Handover: a.ID != "", Forget: a.ID != "",
+			MoveSlots: a.ID != "" && !a.Slots.Empty(), CloseSlots: !a.Slots.Empty(), Discard: !a.Slots.Empty(), Remove: true, Replace: true, Consent: true,
 		}
 		if !complete[a.Kind] {
 			t.Errorf("an action that says too little: %+v", a)

@@ -168,8 +168,22 @@ func (g *greetings) plan(why string) Plan {
 // ended, and every node of the cluster is known, so that none of them is one
 // that just does not answer.
 func forget(_ Desired, o *Observed) Plan {
+	actions, _ := leftOver(o)
+	return act(actions, "nodes of the past are forgotten")
+}
+
+// awaitForget says that some node of the past cannot be forgotten yet.
+func awaitForget(_ Desired, o *Observed) Plan {
+	if _, waiting := leftOver(o); waiting {
+		return Plan{Wait: WaitRedis, Why: "a node of the past is not marked as failed by all others yet"}
+	}
+	return Plan{}
+}
+
+// leftOver finds what to forget, and whether there is more that cannot be yet.
+func leftOver(o *Observed) (actions []Action, waiting bool) {
 	if !o.Complete() {
-		return Plan{}
+		return nil, false
 	}
 	keep := map[string]bool{}
 	nodes := o.answeredNodes()
@@ -181,8 +195,6 @@ func forget(_ Desired, o *Observed) Plan {
 			keep[id] = true
 		}
 	}
-	var actions []Action
-	waiting := false
 	for _, n := range nodes {
 		for _, p := range n.Peers {
 			switch {
@@ -194,10 +206,7 @@ func forget(_ Desired, o *Observed) Plan {
 			}
 		}
 	}
-	if len(actions) == 0 && waiting {
-		return Plan{Wait: WaitRedis, Why: "a node of the past is not marked as failed by all others yet"}
-	}
-	return act(actions, "nodes of the past are forgotten")
+	return actions, waiting
 }
 
 // act makes a plan of actions; without any it is empty.

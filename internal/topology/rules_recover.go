@@ -2,10 +2,12 @@ package topology
 
 import "fmt"
 
-// recoverShards promotes a replica of a primary that has provably ended, where
-// Redis cannot elect one: fewer than a majority of the primaries are left to
-// vote, as in every cluster of one or two shards. Elsewhere the election is
-// Redis's own. An empty or never-synced replica is no candidate.
+// recoverShards promotes a replica of a primary that has provably ended. With a
+// majority of the primaries left to vote it asks for an election, which does not
+// wait for the others to notice; if that is not won soon, or where no majority is
+// left, as in every cluster of one or two shards, the replica takes over. Without
+// proof the election is Redis's own. An empty or never-synced replica is no
+// candidate.
 func recoverShards(_ Desired, o *Observed) Plan {
 	var wait Plan
 	for _, c := range candidates(o) {
@@ -34,6 +36,9 @@ type candidate struct {
 	// blind: the candidate has not heard that its primary owns slots. It can
 	// happen within seconds of its first synchronisation.
 	blind bool
+	// arriving: the lost primary owned no slots yet, and had got keys of slots
+	// that are being moved to it.
+	arriving bool
 }
 
 // candidates are one for each primary that no answered node is. A primary that
@@ -64,13 +69,14 @@ func candidates(o *Observed) []candidate {
 		}
 		g := ghosts[n.Follows]
 		had := claim{owner: n.Follows, epoch: g.epoch, slots: c.lost.Slots}
-		if c.blind {
+		if c.blind && c.Keys > 0 {
 			had.slots = g.lostSlots(heads[n.Shard], AllSlots.Minus(owned))
 		}
 		// An answered owner counts by its own word, whatever its epoch.
 		c.succeeded = owned.overlaps(had.slots) || had.outdated(claims)
+		c.arriving = had.slots.Empty() && c.Keys > 0 && heads[n.Shard] == nil
 		c.electable = electable && !c.blind
-		if !had.slots.Empty() {
+		if !had.slots.Empty() || c.arriving {
 			out = append(out, *c)
 		}
 	}
@@ -115,13 +121,13 @@ func promote(o *Observed, c candidate) Plan {
 	case c.succeeded:
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
 			"%s has yet to hear that another node owns the slots of the primary that it follows", c.Pod)}
-	case c.electable:
-		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d is gone; its replicas elect another", c.Shard)}
+	case !o.Ended[c.lost.ID] && c.electable:
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d does not answer; its replicas elect another", c.Shard)}
 	case !o.Ended[c.lost.ID]:
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
 			"the primary of shard %d does not answer; %s is promoted once that process has provably ended", c.Shard, c.Pod)}
 	}
-	if names := o.unknownNodes(); c.blind && len(names) > 0 {
+	if names := o.unknownNodes(); c.blind && !c.arriving && len(names) > 0 {
 		// The lost primary may come back with its data and its slots.
 		return Plan{Wait: WaitPods, Why: fmt.Sprintf("the primary of shard %d has ended before its replica heard of its slots; "+
 			"the replica is promoted once every node is known, and nothing is known of %s", c.Shard, join(names))}
@@ -130,13 +136,42 @@ func promote(o *Observed, c candidate) Plan {
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf(
 			"the primary of shard %d has ended; %s is promoted once it is known what %s holds", c.Shard, c.Pod, pod)}
 	}
+	if c.electable {
+		return elect(o, c)
+	}
 	why := fmt.Sprintf("the primary of shard %d has ended and no majority is left to elect another", c.Shard)
-	if c.blind {
+	switch {
+	case c.arriving:
+		why = fmt.Sprintf("the primary of shard %d has ended while it was getting its first slots", c.Shard)
+	case c.blind:
 		// Redis elects no replica of a primary without slots. Taken over, it is a
 		// primary with keys and without slots, and is given those.
 		why = fmt.Sprintf("the primary of shard %d has ended before its replica heard of its slots", c.Shard)
 	}
+	return takeOver(c, why)
+}
+
+func takeOver(c candidate, why string) Plan {
 	return act([]Action{{Kind: Takeover, Pod: c.Pod, ID: c.lost.ID}}, why)
+}
+
+// elect has a candidate elected, and lets it take over if that does not happen
+// soon: a voter may not know it as a replica yet, or have voted for this shard a
+// moment ago. The primaries vote once an epoch, so that one election at a time is
+// asked for in the whole cluster.
+func elect(o *Observed, c candidate) Plan {
+	switch asked, ok := o.Asked[c.ID]; {
+	case ok && asked.Kind == Force && asked.Due:
+		return takeOver(c, fmt.Sprintf("the primary of shard %d has ended, and %s was not elected", c.Shard, c.Pod))
+	case ok && asked.Kind == Force:
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d has ended; %s is being elected", c.Shard, c.Pod)}
+	}
+	for _, n := range o.answeredNodes() {
+		if asked, ok := o.Asked[n.ID]; ok && !n.Primary && asked.Kind == Force && !asked.Due {
+			return Plan{Wait: WaitRedis, Why: fmt.Sprintf("the primary of shard %d has ended; its replica is elected after %s", c.Shard, n.Pod)}
+		}
+	}
+	return act([]Action{{Kind: Force, Pod: c.Pod, ID: c.lost.ID}}, fmt.Sprintf("the primary of shard %d has ended", c.Shard))
 }
 
 // unsure names a Pod of the candidate's shard that may run a better copy, or
@@ -160,4 +195,50 @@ func unsure(o *Observed, c candidate) string {
 		}
 	}
 	return ""
+}
+
+// consent lets a primary start that has lost its data, and that the start guard
+// holds back because its replicas would copy the emptiness. It is right when none
+// of them has anything: they are all known, and none holds a copy. Its Pod is made
+// anew, so that it comes back as a new node.
+func consent(_ Desired, o *Observed) Plan {
+	var actions []Action
+	var wait Plan
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		if !n.Held {
+			continue
+		}
+		if p := mayStartEmpty(o, n); !p.Empty() {
+			wait = p
+			continue
+		}
+		actions = append(actions, Action{Kind: Consent, Pod: n.Pod})
+	}
+	if len(actions) > 0 {
+		return act(actions, "nodes that have lost their data, of which nobody has a copy, start anew")
+	}
+	return wait
+}
+
+// mayStartEmpty says what speaks against it; an empty plan is nothing.
+func mayStartEmpty(o *Observed, held *Node) Plan {
+	if o.Volumes {
+		return Plan{Wait: WaitPerson, Why: held.Pod + " does not start, because its volume lacks the data of the slots that it owns: " +
+			"put the data back, or delete the Pod and its volume"}
+	}
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		switch {
+		case n.Shard != held.Shard || n.Held || n.Idle || n.Knowledge == Blank:
+		case !n.answered():
+			return Plan{Wait: WaitPods, Why: fmt.Sprintf("%s has lost its data, and starts once it is known what %s holds", held.Pod, n.Pod)}
+		case n.LinkUp || n.Holder || !n.Slots.Empty():
+			return Plan{Wait: WaitRedis, Why: fmt.Sprintf("%s has lost its data, and %s takes its place", held.Pod, n.Pod)}
+		case n.Keys > 0:
+			return Plan{Wait: WaitPerson, Why: fmt.Sprintf("%s has lost its data, and %s still holds a copy that cannot be promoted safely: "+
+				"look at that node, then either let it take over (CLUSTER FAILOVER TAKEOVER) or delete its Pod", held.Pod, n.Pod)}
+		}
+	}
+	return Plan{}
 }

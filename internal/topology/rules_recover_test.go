@@ -12,9 +12,38 @@ func TestRecoverShards(t *testing.T) {
 			want:   takeover("c-0-1", "id-0-0"), why: "has ended and no majority is left",
 		},
 		{
-			name: "a majority elects", shards: 3, members: 2,
+			name: "a majority elects the one that is asked to", shards: 3, members: 2,
 			change: func(_ *Desired, o *Observed) { o.end("c-0-0") },
+			want:   []Action{{Kind: Force, Pod: "c-0-1", ID: "id-0-0"}}, why: "has ended",
+		},
+		{
+			name: "a majority elects by itself without proof", shards: 3, members: 2,
+			change: func(_ *Desired, o *Observed) { o.end("c-0-0"); o.Ended = nil },
 			wait:   WaitRedis, why: "its replicas elect another",
+		},
+		{
+			name: "an election is under way", shards: 3, members: 2,
+			change: func(_ *Desired, o *Observed) {
+				o.end("c-0-0")
+				o.Asked = map[string]Asked{"id-0-1": {Kind: Force}}
+			},
+			wait: WaitRedis, why: "c-0-1 is being elected",
+		},
+		{
+			name: "an election that was not won", shards: 3, members: 2,
+			change: func(_ *Desired, o *Observed) {
+				o.end("c-0-0")
+				o.Asked = map[string]Asked{"id-0-1": {Kind: Force, Due: true}}
+			},
+			want: takeover("c-0-1", "id-0-0"), why: "was not elected",
+		},
+		{
+			name: "one election at a time", shards: 5, members: 2,
+			change: func(_ *Desired, o *Observed) {
+				o.end("c-0-0", "c-1-0")
+				o.Asked = map[string]Asked{"id-1-1": {Kind: Force}}
+			},
+			wait: WaitRedis, why: "is elected after c-1-1",
 		},
 		{
 			name: "a node of the past that owns slots is a voter that cannot vote", shards: 3, members: 2,

@@ -24,11 +24,14 @@ func assignSlots(d Desired, o *Observed) Plan {
 	if p := stillHeld(o, free); !p.Empty() {
 		return p
 	}
-	takers, wait := takersOf(d, o)
+	takers, parts := holders(o, free)
 	if len(takers) == 0 {
-		return wait
+		var wait Plan
+		if takers, wait = takersOf(d, o); len(takers) == 0 {
+			return wait
+		}
+		parts = free.Split(len(takers))
 	}
-	parts := free.Split(len(takers))
 	if p := outbid(o, takers, parts); !p.Empty() {
 		return p
 	}
@@ -103,9 +106,10 @@ func stillHeld(o *Observed, free Slots) Plan {
 		if n.Primary || o.byID(n.Follows) != nil {
 			continue
 		}
-		slots := ghosts[n.Follows].lostSlots(heads[n.Shard], free)
+		g := ghosts[n.Follows]
+		slots := g.lostSlots(heads[n.Shard], free)
 		switch {
-		case slots.Empty():
+		case slots.Empty(), g.slots.Empty() && n.Keys == 0:
 		case n.LinkUp || n.Holder:
 			pending = append(pending, n.Pod)
 		case n.Keys > 0:
@@ -130,6 +134,17 @@ func stillHeld(o *Observed, free Slots) Plan {
 				"then either let it take over (CLUSTER FAILOVER TAKEOVER) or delete its Pod and its volume", held, join(stuck))}
 	}
 	return Plan{}
+}
+
+// holders are the primaries that have keys of the free slots, and which of these:
+// a slot that has lost its owner goes back to where its keys are.
+func holders(o *Observed, free Slots) (takers []*Node, parts []Slots) {
+	for _, n := range o.answeredNodes() {
+		if part := n.Stray.Intersect(free); n.Primary && !part.Empty() {
+			takers, parts, free = append(takers, n), append(parts, part), free.Minus(part)
+		}
+	}
+	return takers, parts
 }
 
 // takersOf picks the primaries that get free slots: one for each wanted shard
@@ -161,7 +176,7 @@ func takersOf(d Desired, o *Observed) ([]*Node, Plan) {
 func firstPrimary(o *Observed, shard int) *Node {
 	var first *Node
 	for _, n := range o.answeredNodes() {
-		if n.Shard == shard && n.Primary && (first == nil || n.Keys > first.Keys) {
+		if n.Shard == shard && n.Primary && !n.Ending && !n.Doomed && (first == nil || n.Keys > first.Keys) {
 			first = n
 		}
 	}
@@ -184,7 +199,10 @@ func noPrimary(o *Observed, shard int) Plan {
 // attachReplicas makes every member of a shard that is not its primary follow
 // it, at its present address. A node with slots of its own is left alone, and so
 // is one that may hold the last copy of something.
-func attachReplicas(_ Desired, o *Observed) Plan {
+//
+// A wanted shard that owns no slot yet, while all slots are owned, is one that is
+// to get some: its members follow the primary that will.
+func attachReplicas(d Desired, o *Observed) Plan {
 	var actions []Action
 	var waits, unsafe []string
 	complete := AllSlots.Minus(o.Owned()).Empty()
@@ -192,6 +210,9 @@ func attachReplicas(_ Desired, o *Observed) Plan {
 	var claims []claim
 	for _, n := range o.answeredNodes() {
 		head := heads[n.Shard]
+		if head == nil && complete && n.Shard < len(d.Members) {
+			head = firstPrimary(o, n.Shard)
+		}
 		if head == nil || n == head || followsRightly(n, head) {
 			continue
 		}

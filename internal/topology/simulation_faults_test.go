@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -13,9 +14,7 @@ func (s *sim) fault() {
 	case 3:
 		s.remake(p, true, false)
 	case 4, 5:
-		if s.mayRestart(p) {
-			s.end(p)
-		}
+		s.end(p)
 	case 6:
 		if p.srv != nil {
 			p.srv.hung = s.now + s.rng.IntN(4*nodeTimeout)
@@ -45,23 +44,35 @@ func (s *sim) fault() {
 	s.forgive()
 }
 
-// mayRestart: a primary whose container restarts without its data waits for a
-// person's consent when nobody can be promoted; the start guard sees to that,
-// and it is not simulated here.
-func (s *sim) mayRestart(p *place) bool {
-	if s.storage || p.srv == nil || !p.srv.primary || p.srv.slots.Empty() || len(p.srv.data) == 0 {
-		return true
+// checkPodAction: no Pod is taken away, or made anew, with which data would go.
+func (s *sim) checkPodAction(a Action, p *place) {
+	s.t.Helper()
+	srv := p.srv
+	switch {
+	case srv == nil && (p.disk == nil || !s.storage):
+		return
+	case srv == nil:
+		srv = p.disk
 	}
-	followers := 0
-	for _, r := range s.servers {
-		if r.follows == p.srv.id {
-			if l := r.line(p.srv.id); !r.linkUp || l == nil || l.slots.Empty() {
-				return false
-			}
-			followers++
+	alone := slices.IndexFunc(s.places, func(q *place) bool { return q.shard == p.shard && q != p }) < 0
+	switch {
+	case a.Kind == Replace && a.Alone && alone:
+	case a.Kind != Consent && srv.primary && !srv.slots.Empty() && p.srv != nil && !s.replaced(srv, srv.slots):
+		s.failf("%s %s, which is the primary of slots %s", a.Kind, a.Pod, srv.slots)
+	case a.Kind == Consent && (!srv.guarded || len(srv.data) > 0):
+		s.failf("%s starts anew, and is not held, or has data", a.Pod)
+	case a.Kind == Replace && s.storage:
+		return
+	}
+	had := srv.data
+	srv.data = map[int]int{}
+	left := s.newest()
+	srv.data = had
+	for slot, version := range had {
+		if left[slot] < version && s.best[slot] == version && !(a.Kind == Replace && a.Alone) {
+			s.failf("%s %s, which holds the only copy of version %d in slot %d", a.Kind, a.Pod, version, slot)
 		}
 	}
-	return followers > 0
 }
 
 // checkAction holds an action against the truth, which the planner cannot see,
@@ -69,8 +80,10 @@ func (s *sim) mayRestart(p *place) bool {
 func (s *sim) checkAction(a Action, target *server) {
 	s.t.Helper()
 	switch a.Kind {
-	case Takeover:
+	case Takeover, Force:
 		s.checkTakeover(a, target)
+	case Handover:
+		s.checkHandover(a, target)
 	case AddSlots, DelSlots:
 		for _, other := range s.servers {
 			if both := other.slots.Intersect(a.Slots); !both.Empty() && !s.unheardOf(other) {
@@ -80,18 +93,26 @@ func (s *sim) checkAction(a Action, target *server) {
 		if a.Kind == AddSlots {
 			s.checkNothingLost(a, target)
 		}
-	case Replicate:
+	case Replicate, Discard:
 		had := target.data
 		target.data = map[int]int{}
 		left := s.newest()
 		target.data = had
 		for slot, version := range had {
 			if left[slot] < version && s.best[slot] == version {
-				s.failf("%s holds the only copy of version %d in slot %d, and is made a replica", target.pod, version, slot)
+				s.failf("%s holds the only copy of version %d in slot %d, and %s empties it", target.pod, version, slot, a.Kind)
 			}
 		}
 	case Forget:
 		s.checkForget(a)
+	}
+}
+
+// checkHandover: the primary lives, and its replica has all that it has.
+func (s *sim) checkHandover(a Action, target *server) {
+	s.t.Helper()
+	if from := s.live(a.ID); from != nil && target.follows == a.ID && target.linkUp && !maps.Equal(from.data, target.data) {
+		s.failf("%s is handed over to %s, which lacks some of its data", from.pod, target.pod)
 	}
 }
 
@@ -127,7 +148,7 @@ func (s *sim) checkNothingLost(a Action, target *server) {
 	s.t.Helper()
 	elsewhere := func(srv *server) bool { return srv != nil && srv != target }
 	for slot := range s.best {
-		if (Slots{{slot, slot}}).Intersect(a.Slots).Empty() {
+		if (Slots{{slot, slot}}).Intersect(a.Slots).Empty() || target.data[slot] == s.best[slot] {
 			continue
 		}
 		if target.data[slot] < s.best[slot] {

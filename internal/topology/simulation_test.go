@@ -42,6 +42,44 @@ type sim struct {
 	calm   bool
 	// decided: a person has preferred one copy of a shard over another.
 	decided bool
+	// asked and seen are the operator's memory: promotions that it asked for, and
+	// who was a replica when it last looked and who has been elected since.
+	asked    map[string]asking
+	replicas map[string]bool
+	elected  map[string]int
+}
+
+// asking is a promotion that was asked for, and when.
+type asking struct {
+	kind Kind
+	at   int
+}
+
+func newSim(t *testing.T, w *world) *sim {
+	return &sim{world: w, t: t, asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]int{}}
+}
+
+// remember adds to what is observed what the operator remembers.
+func (s *sim) remember(o *Observed) {
+	if !s.calm && s.chance(40) {
+		s.logf("the operator restarts")
+		s.asked, s.replicas, s.elected = map[string]asking{}, map[string]bool{}, map[string]int{}
+	}
+	o.Asked, o.Elected = map[string]Asked{}, map[string]bool{}
+	for id, a := range s.asked {
+		patience := map[Kind]int{Force: 1, Handover: 12}[a.kind]
+		o.Asked[id] = Asked{Kind: a.kind, Due: s.now-a.at > patience}
+	}
+	for _, n := range o.answeredNodes() {
+		if n.Primary && s.replicas[n.ID] {
+			s.elected[n.ID] = s.now
+		}
+		if n.Primary {
+			delete(s.asked, n.ID)
+		}
+		s.replicas[n.ID] = !n.Primary
+		o.Elected[n.ID] = s.elected[n.ID] > 0 && s.now-s.elected[n.ID] < 4*nodeTimeout
+	}
 }
 
 func (s *sim) failf(format string, args ...any) {
@@ -73,17 +111,16 @@ func TestSimulation(t *testing.T) {
 }
 
 func simulate(t *testing.T, seed uint64, members []int, storage bool) {
-	s := &sim{world: newWorld(seed, members, storage), t: t}
+	s := newSim(t, newWorld(seed, members, storage))
 	s.calm = s.chance(2)
 	s.settle("forming")
-	s.checkEven()
 	s.calm = false
 	for range 1 + s.rng.IntN(4) {
-		s.fault()
+		s.disturb()
 		for range s.rng.IntN(4 * nodeTimeout) {
 			s.step()
 			if s.chance(12) {
-				s.fault()
+				s.disturb()
 			}
 		}
 		if s.chance(2) {
@@ -91,6 +128,29 @@ func simulate(t *testing.T, seed uint64, members []int, storage bool) {
 		}
 	}
 	s.settle("healing")
+}
+
+// disturb is a fault, or a person who wants something else.
+func (s *sim) disturb() {
+	switch s.rng.IntN(6) {
+	case 0:
+		shards := 1 + s.rng.IntN(4)
+		nodes := shards * (1 + s.rng.IntN(2))
+		if s.chance(3) {
+			nodes += s.rng.IntN(shards)
+		}
+		members := make([]int, shards)
+		for i := range nodes {
+			members[i%shards]++
+		}
+		s.desired = Desired{Members: members}
+		s.logf("a person wants %v", members)
+	case 1:
+		s.template++
+		s.logf("a person wants another template")
+	default:
+		s.fault()
+	}
 }
 
 // step is a tick and, most of the time, a pass of the operator.
@@ -130,7 +190,9 @@ func (s *sim) settle(what string) {
 func (s *sim) pass() Plan {
 	s.t.Helper()
 	s.passes++
+	s.ensurePlaces()
 	o := s.observe()
+	s.remember(o)
 	plan := Next(s.desired, o)
 	checkPlan(s.t, o, plan)
 	if plan.Wait == WaitPerson {
@@ -148,6 +210,10 @@ func (s *sim) pass() Plan {
 		s.logf("the operator dies after %d of %d actions", len(actions), len(plan.Actions))
 	}
 	for _, a := range actions {
+		if onPods[a.Kind] {
+			s.actOnPod(a)
+			continue
+		}
 		target := to[a.Pod]
 		switch {
 		case target == nil:
@@ -157,6 +223,13 @@ func (s *sim) pass() Plan {
 			continue
 		}
 		s.checkAction(a, target)
+		if a.Kind == MoveSlots {
+			s.move(a, target)
+			continue
+		}
+		if a.Kind == Force || a.Kind == Handover {
+			s.asked[target.id] = asking{a.Kind, s.now}
+		}
 		err := target.do(a)
 		s.logf("%s %s %s%s%s: %v — %s", a.Kind, a.Pod, a.ID, a.IP, a.Slots, err, plan.Why)
 		s.checkTwice(a, target)
@@ -169,10 +242,48 @@ func (s *sim) pass() Plan {
 	return plan
 }
 
+// onPods are the kinds of actions that are carried out by Kubernetes.
+var onPods = map[Kind]bool{Remove: true, Replace: true, Consent: true}
+
+// actOnPod carries out such an action.
+func (s *sim) actOnPod(a Action) {
+	s.t.Helper()
+	p := s.place(a.Pod)
+	if p == nil || p.leaving {
+		return
+	}
+	s.logf("%s %s", a.Kind, a.Pod)
+	s.checkPodAction(a, p)
+	switch a.Kind {
+	case Remove:
+		s.takeAway(p, !s.calm && s.chance(6))
+	case Replace:
+		s.remake(p, false, false)
+	case Consent:
+		s.remake(p, false, true)
+	}
+	s.forgive()
+	s.check(string(a.Kind))
+}
+
+// move moves slots, and may be interrupted at each command.
+func (s *sim) move(a Action, from *server) {
+	s.t.Helper()
+	err := s.migrate(from, a, func() bool {
+		if !s.calm && s.chance(20) {
+			s.tick()
+			s.check("a tick within a migration")
+		}
+		return !s.calm && s.chance(12)
+	})
+	s.logf("%s %s to %s %s: %v", a.Kind, a.Pod, a.Peer, a.Slots, err)
+	s.check("a migration")
+}
+
 // checkTwice repeats an action now and then, as after a lost answer: nothing may
 // come of it.
 func (s *sim) checkTwice(a Action, target *server) {
-	if !s.chance(max(4, len(s.places))) {
+	if a.Kind == Force || a.Kind == Handover || !s.chance(max(4, len(s.places))) {
 		return
 	}
 	was := s.dump()
@@ -290,6 +401,7 @@ func (s *sim) checkConverged() {
 			owned = owned.Union(srv.slots)
 		}
 	}
+	s.checkEven()
 	if owned.Count() != SlotCount || len(s.servers) != len(s.places) {
 		s.failf("%d slots owned, %d servers for %d Pods", owned.Count(), len(s.servers), len(s.places))
 	}
@@ -324,7 +436,7 @@ func (s *sim) checkConverged() {
 	}
 }
 
-// checkEven: on creation the shards' sizes differ by one slot at most.
+// checkEven: the shards' sizes differ by one slot at most.
 func (s *sim) checkEven() {
 	least, most := SlotCount, 0
 	for _, srv := range s.servers {
@@ -333,6 +445,6 @@ func (s *sim) checkEven() {
 		}
 	}
 	if most-least > 1 {
-		s.failf("a new cluster's shards have %d to %d slots", least, most)
+		s.failf("the shards have %d to %d slots", least, most)
 	}
 }

@@ -34,11 +34,28 @@ type Observed struct {
 	// Nodes has one entry for each Pod that exists or should exist, sorted by
 	// shard and ordinal.
 	Nodes []Node
+	// Volumes: the nodes have persistent volumes.
+	Volumes bool
 	// Ended holds the ids whose process has provably ended. Absence proves nothing.
 	Ended map[string]bool
+	// Asked holds the promotions that were asked for a short while ago, by the id
+	// of the replica. To forget them does no harm: they are asked for again.
+	Asked map[string]Asked
+	// Elected holds the ids that won an election a short while ago, or may have.
+	// Redis 7 and 8 pause the writes of a shard for 5 seconds when such a node is
+	// to be handed over to again (failover_auth_time, see docs/redis-facts.md).
+	Elected map[string]bool
 
 	// byIDs finds the answered nodes; Next makes it, nil means a plain search.
 	byIDs map[string]*Node
+}
+
+// Asked is a promotion that the operator has asked for.
+type Asked struct {
+	// Kind is Handover or Force.
+	Kind Kind
+	// Due: it has had the time that it can take.
+	Due bool
 }
 
 // Node is one Pod and the Redis server in it. The fields below Knowledge are
@@ -56,6 +73,14 @@ type Node struct {
 	Outdated bool
 	// Ending: the Pod is being deleted; its process lives on until it ends.
 	Ending bool
+	// Doomed: the node's volume is being deleted. Nothing new is put there, and
+	// the node is not wanted even if its place is, until another one has it.
+	Doomed bool
+	// Idle: no process runs in the Pod, or there is no Pod.
+	Idle bool
+	// Held: the Pod runs and its server has not listened for long: the start guard
+	// keeps it from serving without its data.
+	Held bool
 
 	Knowledge Knowledge
 
@@ -87,6 +112,9 @@ type Node struct {
 	Keys int64
 	// Slots are the slots that the node claims for itself; empty for a replica.
 	Slots Slots
+	// Stray are slots that a primary does not own and has keys of. They are looked
+	// for only while some slot has no owner.
+	Stray Slots
 	// Migrating and Importing are the node's open slots, by the id of the node that
 	// they are on their way to or from.
 	Migrating, Importing map[string]Slots
@@ -106,6 +134,9 @@ type Peer struct {
 	// ("noaddr"). "fail?" counts because one or two shards have no majority that
 	// could ever agree on the loss of one.
 	Failed bool
+	// Follows is the id of the primary that the peer follows, in the eyes of this
+	// node; empty for a primary.
+	Follows string
 	// Slots that the peer owns, in the eyes of this node.
 	Slots Slots
 	// Epoch is the configuration epoch of the peer's claim to its slots, in the
@@ -234,20 +265,39 @@ func (o *Observed) HoldsRole(n *Node) bool {
 	}
 }
 
-// Converged tells whether every wanted node is there, ready and in its role,
-// and all slots are owned.
+// Converged tells whether every wanted node is there and no other, each made from
+// the present template, ready and in its role, and all slots are owned, evenly.
 func Converged(d Desired, o *Observed) bool {
-	wanted := 0
-	for _, m := range d.Members {
-		wanted += m
-	}
-	if len(o.Nodes) != wanted || o.Owned().Count() != SlotCount {
+	if len(o.Nodes) != d.nodes() || o.Owned().Count() != SlotCount || len(moves(d, o)) > 0 {
 		return false
 	}
 	for i := range o.Nodes {
-		if !o.Nodes[i].PodReady || o.Nodes[i].Unrouted || !o.HoldsRole(&o.Nodes[i]) {
+		n := &o.Nodes[i]
+		if !d.wants(n) || n.Outdated || n.open() || !o.inPlace(n) {
 			return false
 		}
 	}
 	return true
 }
+
+// inPlace tells whether a node is ready and does what it is there for.
+func (o *Observed) inPlace(n *Node) bool {
+	return n.PodReady && !n.Ending && !n.Unrouted && o.HoldsRole(n)
+}
+
+// nodes is the number of nodes that are wanted.
+func (d Desired) nodes() int {
+	sum := 0
+	for _, m := range d.Members {
+		sum += m
+	}
+	return sum
+}
+
+// wants tells whether a node is one of those that the user asks for.
+func (d Desired) wants(n *Node) bool {
+	return n.Shard < len(d.Members) && n.Ordinal < d.Members[n.Shard] && !n.Doomed
+}
+
+// open tells whether the node has slots that are on their way.
+func (n *Node) open() bool { return len(n.Migrating)+len(n.Importing) > 0 }

@@ -73,4 +73,9 @@ write_config() {
 [ -n "${POD_IP:-}" ] || fail "POD_IP is not set"
 write_users
 write_config
+if [ -s "$root/data/nodes.conf" ]; then
+	# In the background, so that the trap does not have to wait for it.
+	sh "$etc/config/guard.sh" "$root" "$port" &
+	wait $! || exit $?
+fi
 exec "$ENGINE-server" "$run/redis.conf"

@@ -1,0 +1,293 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Migration moves slots with their keys from one primary to another. It holds no
+// state: a new one for the same slots goes on where an earlier one ended, from what
+// the nodes say.
+type Migration struct {
+	// Source has the slots, Target gets them. Both are primaries that know each other.
+	Source, Target *Node
+	// SourceID and TargetID are their ids.
+	SourceID, TargetID string
+	// TargetAddr is where the source reaches the target's port for clients.
+	TargetAddr netip.AddrPort
+	// Others are the other primaries, which are told of the new owner. One that
+	// does not answer hears of it by gossip.
+	Others []*Node
+	// Username and Password are what the source logs in to the target with; an
+	// empty password for none.
+	Username, Password string
+	// Slots to move.
+	Slots []SlotRange
+}
+
+const (
+	// batchSlots are opened, emptied and handed over together.
+	batchSlots = 256
+	// keysAtOnce bounds one MIGRATE: it blocks both nodes while it runs.
+	keysAtOnce = 100
+	// slotsAtOnce bounds the MIGRATEs that are sent in one exchange: a server
+	// carries out what one client has sent before it turns to the next.
+	slotsAtOnce = 10
+	// migrateTimeout is for one MIGRATE: of a key of hundreds of megabytes it takes
+	// seconds.
+	migrateTimeout = 90 * time.Second
+)
+
+// Step moves slots for about the given time, and tells how many the target does
+// not own yet. It ends between two commands, so that one large key can make it last
+// longer. An error reply of a server (IsServer) stops it; what was moved stays moved,
+// and the next Step tries the rest again.
+//
+// While a slot is open (CLUSTER SETSLOT MIGRATING and IMPORTING), clients write a key
+// at the source as long as it is there, and at the target otherwise. So the source's
+// copy of a key is the right one where both have one, as after a MIGRATE whose answer
+// was lost, and replaces the other. The target claims slots only when the source has
+// no key in them and both have them marked: a source deletes what it still has of a
+// slot that it loses.
+func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, err error) {
+	end := time.Now().Add(budget)
+	target, err := m.Target.Probe(ctx)
+	if err != nil {
+		return countSlots(m.Slots), err
+	}
+	arrived, rest := split(m.Slots, target.Slots)
+	// While a slot is marked as importing, gossip does not change its owner: one that
+	// has failed over meanwhile would count as a failed primary for ever, and the
+	// target would find the cluster down.
+	if err := m.Target.SetSlotsOwner(ctx, m.SourceID, m.misattributed(&target, rest)...); err != nil {
+		return countSlots(rest), err
+	}
+	// An earlier migration may have ended between the claim and the word of it.
+	if err := m.spread(ctx, arrived); err != nil {
+		return countSlots(rest), err
+	}
+	for len(rest) > 0 {
+		batch, after := cut(rest, batchSlots)
+		done, err := m.moveBatch(ctx, batch, end)
+		if err != nil || !done {
+			return countSlots(rest), err
+		}
+		if rest = after; time.Now().After(end) {
+			break
+		}
+	}
+	return countSlots(rest), nil
+}
+
+// misattributed are the slots that the target believes somebody else than the
+// source to own.
+func (m *Migration) misattributed(target *State, slots []SlotRange) []SlotRange {
+	for _, p := range target.Peers {
+		if p.ID == m.SourceID {
+			_, others := split(slots, p.Slots)
+			return others
+		}
+	}
+	return nil
+}
+
+// moveBatch moves some slots; false if the time was up before they were empty.
+func (m *Migration) moveBatch(ctx context.Context, batch []SlotRange, end time.Time) (bool, error) {
+	if err := m.Target.SetSlotsImporting(ctx, m.SourceID, batch...); err != nil {
+		return false, err
+	}
+	if err := m.Source.SetSlotsMigrating(ctx, m.TargetID, batch...); err != nil {
+		return false, err
+	}
+	for {
+		counts, err := m.Source.CountKeysInSlots(ctx, batch...)
+		if err != nil {
+			return false, err
+		}
+		if len(counts) == 0 {
+			break
+		}
+		if err := m.moveKeys(ctx, counts, end); err != nil {
+			return false, err
+		}
+		if time.Now().After(end) {
+			return false, nil
+		}
+	}
+	if err := m.checkMarks(ctx, batch); err != nil {
+		return false, err
+	}
+	if err := m.Target.SetSlotsOwner(ctx, m.TargetID, batch...); err != nil {
+		return false, err
+	}
+	return true, m.spread(ctx, batch)
+}
+
+// checkMarks makes sure that the slots are still marked on both sides: a failover
+// takes the marks off, and then the source has written what the target has not.
+func (m *Migration) checkMarks(ctx context.Context, batch []SlotRange) error {
+	target, err := m.Target.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := m.Source.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range batch {
+		for slot := r.First; slot <= r.Last; slot++ {
+			if target.Importing[slot] != m.SourceID || source.Migrating[slot] != m.TargetID {
+				return fmt.Errorf("slot %d is not open between %s and %s any more", slot, m.Source.Addr(), m.Target.Addr())
+			}
+		}
+	}
+	return nil
+}
+
+// spread tells all but the target who owns slots. The source comes first: until
+// it knows, it sends clients to the target only for this once (ASK).
+func (m *Migration) spread(ctx context.Context, slots []SlotRange) error {
+	if len(slots) == 0 {
+		return nil
+	}
+	err := m.Source.SetSlotsOwner(ctx, m.TargetID, slots...)
+	for _, n := range m.Others {
+		// The target's own claim reaches them too; this is only faster.
+		_ = n.SetSlotsOwner(ctx, m.TargetID, slots...)
+	}
+	return err
+}
+
+// moveKeys moves the keys of slots, given with their numbers of keys, once around.
+func (m *Migration) moveKeys(ctx context.Context, counts map[int]int64, end time.Time) error {
+	slots := make([]int, 0, len(counts))
+	for slot := range counts {
+		slots = append(slots, slot)
+	}
+	for len(slots) > 0 && time.Now().Before(end) {
+		some := slots[:min(slotsAtOnce, len(slots))]
+		slots = slots[len(some):]
+		if err := m.moveSome(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveSome moves up to keysAtOnce keys of each slot.
+func (m *Migration) moveSome(ctx context.Context, slots []int) error {
+	lists := make([]goredis.Cmder, len(slots))
+	for i, slot := range slots {
+		lists[i] = goredis.NewStringSliceCmd(ctx, "CLUSTER", "GETKEYSINSLOT", slot, keysAtOnce)
+	}
+	if err := m.Source.do(ctx, 0, lists...); err != nil {
+		return err
+	}
+	var moves []goredis.Cmder
+	for _, list := range lists {
+		keys := list.(*goredis.StringSliceCmd).Val()
+		if len(keys) == 0 {
+			continue
+		}
+		args := []any{"MIGRATE", m.TargetAddr.Addr().String(), m.TargetAddr.Port(), "", 0, migrateTimeout.Milliseconds(), "REPLACE"}
+		if m.Password != "" {
+			args = append(args, "AUTH2", m.Username, m.Password)
+		}
+		args = append(args, "KEYS")
+		for _, key := range keys {
+			args = append(args, key)
+		}
+		moves = append(moves, goredis.NewStatusCmd(ctx, args...))
+	}
+	return m.Source.do(ctx, migrateTimeout, moves...)
+}
+
+// CopyFunctions gives the target the function libraries of the source that it
+// lacks: each node has its own, and only replicas get their primary's.
+func CopyFunctions(ctx context.Context, source, target *Node) error {
+	have, err := target.libraries(ctx)
+	if err != nil {
+		return err
+	}
+	libraries, err := source.libraries(ctx)
+	if err != nil {
+		return err
+	}
+	var loads []goredis.Cmder
+	for name, code := range libraries {
+		if _, ok := have[name]; !ok {
+			loads = append(loads, goredis.NewStringCmd(ctx, "FUNCTION", "LOAD", code))
+		}
+	}
+	return target.do(ctx, 0, loads...)
+}
+
+// libraries are the code of each function library by its name.
+func (n *Node) libraries(ctx context.Context) (map[string]string, error) {
+	cmd := goredis.NewFunctionListCmd(ctx, "FUNCTION", "LIST", "WITHCODE")
+	if err := n.do(ctx, 0, cmd); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, library := range cmd.Val() {
+		out[library.Name] = library.Code
+	}
+	return out, nil
+}
+
+func countSlots(ranges []SlotRange) int {
+	n := 0
+	for _, r := range ranges {
+		n += r.Last - r.First + 1
+	}
+	return n
+}
+
+// split parts slots into those within others and the rest.
+func split(slots, others []SlotRange) (in, rest []SlotRange) {
+	within := func(slot int) bool {
+		for _, r := range others {
+			if r.First <= slot && slot <= r.Last {
+				return true
+			}
+		}
+		return false
+	}
+	for _, r := range slots {
+		for slot := r.First; slot <= r.Last; slot++ {
+			if within(slot) {
+				in = appendSlot(in, slot)
+			} else {
+				rest = appendSlot(rest, slot)
+			}
+		}
+	}
+	return in, rest
+}
+
+func appendSlot(ranges []SlotRange, slot int) []SlotRange {
+	if n := len(ranges); n > 0 && ranges[n-1].Last == slot-1 {
+		ranges[n-1].Last = slot
+		return ranges
+	}
+	return append(ranges, SlotRange{First: slot, Last: slot})
+}
+
+// cut takes up to n slots off the front.
+func cut(ranges []SlotRange, n int) (head, rest []SlotRange) {
+	for i, r := range ranges {
+		size := r.Last - r.First + 1
+		if size > n {
+			if n > 0 {
+				head = append(head, SlotRange{First: r.First, Last: r.First + n - 1})
+			}
+			return head, append([]SlotRange{{First: r.First + n, Last: r.Last}}, ranges[i+1:]...)
+		}
+		head, n = append(head, r), n-size
+	}
+	return head, nil
+}
