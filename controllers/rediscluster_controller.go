@@ -56,6 +56,7 @@ type RedisClusterReconciler struct {
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=list;patch
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create

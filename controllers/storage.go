@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -44,7 +45,7 @@ const (
 	growAgain = 30 * time.Second
 	// growInterval is the beat while claims and StatefulSets are on their way.
 	growInterval = time.Second
-	// tieOwner is the field owner of what tiePods writes.
+	// tieOwner is the field owner of what tie writes.
 	tieOwner = client.FieldOwner("redis-operator-tie")
 )
 
@@ -316,7 +317,7 @@ func (p *pass) releaseShard(ctx context.Context) error {
 // release deletes a StatefulSet without its Pods. A conflict, with what happened
 // to it or to a Pod since the cache saw them, is left to the next pass.
 func (p *pass) release(ctx context.Context, shard int, set *appsv1.StatefulSet) error {
-	err := p.tiePods(ctx, shard)
+	err := p.tie(ctx, shard, set)
 	if err == nil {
 		err = p.r.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.Preconditions{UID: &set.UID})
 	}
@@ -335,19 +336,32 @@ func dependsOn(o metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
 }
 
-// tiePods makes the Pods of a shard dependents of the RedisCluster too: if it is
-// deleted while they have no StatefulSet, the garbage collector still finds them.
-func (p *pass) tiePods(ctx context.Context, shard int) error {
+// tie makes what depends on a StatefulSet alone, its Pods and revisions, depend on
+// the RedisCluster too: if that is deleted while there is no StatefulSet, the
+// garbage collector still finds them. Claims it must not find.
+func (p *pass) tie(ctx context.Context, shard int, set *appsv1.StatefulSet) error {
 	c := p.cluster
+	owner := func() *metav1ac.OwnerReferenceApplyConfiguration { // the answer to an apply is read into it
+		return metav1ac.OwnerReference().WithAPIVersion(redisv1.GroupVersion.String()).WithKind("RedisCluster").WithName(c.Name).WithUID(c.UID)
+	}
+	var intents []runtime.ApplyConfiguration
 	for ordinal := range p.facts.Desired.Members[shard] {
-		pod := p.kube.pods[manifests.PodName(c, shard, ordinal)]
-		if dependsOn(pod, c.UID) {
-			continue
+		if pod := p.kube.pods[manifests.PodName(c, shard, ordinal)]; !dependsOn(pod, c.UID) {
+			intents = append(intents, corev1ac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithOwnerReferences(owner()))
 		}
-		intent := corev1ac.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithOwnerReferences(metav1ac.OwnerReference().
-			WithAPIVersion(redisv1.GroupVersion.String()).WithKind("RedisCluster").WithName(c.Name).WithUID(c.UID))
+	}
+	var revisions appsv1.ControllerRevisionList
+	if err := p.r.APIReader.List(ctx, &revisions, client.InNamespace(c.Namespace), client.MatchingLabels(manifests.ShardSelector(c, shard))); err != nil {
+		return fmt.Errorf("list ControllerRevisions: %w", err)
+	}
+	for i := range revisions.Items {
+		if r := &revisions.Items[i]; controllerUID(r) == set.UID && !dependsOn(r, c.UID) {
+			intents = append(intents, appsv1ac.ControllerRevision(r.Name, r.Namespace).WithUID(r.UID).WithOwnerReferences(owner()))
+		}
+	}
+	for _, intent := range intents {
 		if err := p.r.Client.Apply(ctx, intent, tieOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("make Pod %s a dependent of its cluster: %w", pod.Name, err)
+			return fmt.Errorf("make it a dependent of its cluster: %w", err)
 		}
 	}
 	return nil

@@ -152,6 +152,13 @@ func (s *storageStage) claims() map[string]*corev1.PersistentVolumeClaim {
 	return byName(list.Items)
 }
 
+func (s *storageStage) revisions() map[string]*appsv1.ControllerRevision {
+	s.Helper()
+	var list appsv1.ControllerRevisionList
+	s.must(s.admin.List(s.Context(), &list, client.InNamespace(s.cluster.Namespace)))
+	return byName(list.Items)
+}
+
 // byName indexes the items of a list.
 func byName[T any, P interface {
 	*T
@@ -190,7 +197,17 @@ func (s *storageStage) kubernetes() {
 // its policy says.
 func (s *storageStage) runSet(set *appsv1.StatefulSet) {
 	s.Helper()
-	pods, claims := s.pods(), s.claims()
+	pods, claims, revisions := s.pods(), s.claims(), s.revisions()
+	own := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	switch revision := revisions[set.Name+"-first"]; {
+	case revision == nil:
+		revision = &appsv1.ControllerRevision{Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"a":1}`)}, ObjectMeta: metav1.ObjectMeta{
+			Name: set.Name + "-first", Namespace: set.Namespace, Labels: set.Spec.Template.Labels, OwnerReferences: []metav1.OwnerReference{own}}}
+		s.must(s.admin.Create(s.Context(), revision))
+	case metav1.GetControllerOf(revision) == nil:
+		revision.OwnerReferences = append(revision.OwnerReferences, own)
+		s.must(s.admin.Update(s.Context(), revision))
+	}
 	for ordinal := range int(*set.Spec.Replicas) {
 		name := fmt.Sprintf("%s-%d", set.Name, ordinal)
 		claim := claims["data-"+name]
@@ -201,7 +218,7 @@ func (s *storageStage) runSet(set *appsv1.StatefulSet) {
 			s.must(s.admin.Create(s.Context(), claim))
 		}
 		tied := set.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-		if tied != refersTo(claim, set.UID) {
+		if tied != dependsOn(claim, set.UID) {
 			claim.OwnerReferences = without(claim.OwnerReferences, set.UID)
 			if tied {
 				claim.OwnerReferences = append(claim.OwnerReferences,
@@ -213,7 +230,7 @@ func (s *storageStage) runSet(set *appsv1.StatefulSet) {
 		case pod == nil:
 			s.makePod(set, name, silent)
 		case metav1.GetControllerOf(pod) == nil:
-			pod.OwnerReferences = append(pod.OwnerReferences, *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
+			pod.OwnerReferences = append(pod.OwnerReferences, own)
 			s.must(s.admin.Update(s.Context(), pod))
 		}
 	}
@@ -226,18 +243,17 @@ func (s *storageStage) runSet(set *appsv1.StatefulSet) {
 // orphan lets a StatefulSet go and its dependents stay.
 func (s *storageStage) orphan(set *appsv1.StatefulSet) {
 	s.Helper()
-	for name, pod := range s.pods() {
-		if !refersTo(pod, set.UID) {
-			continue
+	for _, o := range s.dependents(set.UID) {
+		if r, ok := o.(*appsv1.ControllerRevision); ok && (r.Revision != 1 || string(r.Data.Raw) != `{"a":1}`) {
+			s.Errorf("the revision was changed: %+v", r)
 		}
-		if !refersTo(pod, s.cluster.UID) {
-			s.Errorf("nobody would remove %s with its cluster", name)
+		if !dependsOn(o, s.cluster.UID) {
+			s.Errorf("nobody would remove %s with its cluster", o.GetName())
 		}
-		pod.OwnerReferences = without(pod.OwnerReferences, set.UID)
-		s.must(s.admin.Update(s.Context(), pod))
 	}
+	s.forgetOwner(set.UID)
 	for name, claim := range s.claims() {
-		if refersTo(claim, set.UID) {
+		if dependsOn(claim, set.UID) {
 			s.Errorf("%s still depends on StatefulSet %s, which is deleted", name, set.Name)
 		}
 	}
@@ -245,12 +261,30 @@ func (s *storageStage) orphan(set *appsv1.StatefulSet) {
 	s.must(s.admin.Update(s.Context(), set))
 }
 
-func without(refs []metav1.OwnerReference, uid types.UID) []metav1.OwnerReference {
-	return slices.DeleteFunc(slices.Clone(refs), func(r metav1.OwnerReference) bool { return r.UID == uid })
+// dependents are the Pods and revisions with an owner.
+func (s *storageStage) dependents(owner types.UID) []client.Object {
+	s.Helper()
+	var out []client.Object
+	for _, pod := range s.pods() {
+		out = append(out, pod)
+	}
+	for _, revision := range s.revisions() {
+		out = append(out, revision)
+	}
+	return slices.DeleteFunc(out, func(o client.Object) bool { return !dependsOn(o, owner) })
 }
 
-func refersTo(o client.Object, uid types.UID) bool {
-	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
+// forgetOwner takes an owner away from its Pods and revisions.
+func (s *storageStage) forgetOwner(owner types.UID) {
+	s.Helper()
+	for _, o := range s.dependents(owner) {
+		o.SetOwnerReferences(without(o.GetOwnerReferences(), owner))
+		s.must(s.admin.Update(s.Context(), o))
+	}
+}
+
+func without(refs []metav1.OwnerReference, uid types.UID) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(refs), func(r metav1.OwnerReference) bool { return r.UID == uid })
 }
 
 // notGrown says what is not yet of a size, empty when nothing is left to do.
