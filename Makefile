@@ -70,6 +70,7 @@ test: ## Install what the tests need, then run all but e2e, with a real API serv
 	if [ -z "$$assets" ]; then assets=$$(hack/assets.sh); fi; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench)(/|$$)')
 	cd hack/devcluster && go test ./...
+	cd hack/devcluster/binaries/provisioner && go test ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the end-to-end tests on a three-node devcluster of their own (KEEP=1 keeps it).

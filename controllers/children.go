@@ -63,11 +63,11 @@ func (p *pass) ensureChildren(ctx context.Context) error {
 		})
 	}
 	for _, group := range [][]func() error{first, sets, rest} {
-		if err := p.applyAll(group); err != nil || len(p.facts.Problems) > 0 && len(p.kube.statefulSets) == 0 {
+		if err := p.applyAll(group); err != nil || len(p.facts.Problems) > 0 && len(p.kube.statefulSets) == 0 && len(p.kube.pods) == 0 {
 			return err
 		}
 	}
-	return nil
+	return p.growStorage(ctx)
 }
 
 // shards are the members that each shard's StatefulSet is given: never fewer than

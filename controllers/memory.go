@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -43,6 +44,12 @@ type memory struct {
 	written        *redisv1.RedisClusterStatus
 	writtenVersion string
 	writtenAt      time.Time
+	// grown are claims as they were last written, by UID, until the cache shows
+	// them; released is the StatefulSet that was last deleted without its Pods;
+	// refused is why claims could not grow.
+	grown    map[types.UID]*corev1.PersistentVolumeClaim
+	released types.UID
+	refused  refusedGrowth
 	// why is what is being waited for, and since when.
 	why      string
 	whySince time.Time
@@ -137,6 +144,19 @@ func (m *memory) latestStatus(c *redisv1.RedisCluster) redisv1.RedisClusterStatu
 	return *m.written
 }
 
+// latestClaim is the newer of the cached claim and the one that was written last.
+func (m *memory) latestClaim(cached *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	written := m.grown[cached.UID]
+	if written == nil {
+		return cached
+	}
+	if cmp, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, written.ResourceVersion); err != nil || cmp >= 0 {
+		delete(m.grown, cached.UID)
+		return cached
+	}
+	return written
+}
+
 // memories holds the memory of each cluster. The zero value is ready for use.
 // One key is never reconciled twice at once, so a memory itself needs no lock.
 type memories struct {
@@ -154,8 +174,11 @@ func (ms *memories) of(key types.NamespacedName, uid types.UID) *memory {
 	if m := ms.m[key]; m != nil && m.uid == uid {
 		return m
 	}
-	ms.m[key] = &memory{uid: uid, labelled: map[types.UID]string{},
-		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{}, configured: map[string]string{}, evicted: map[types.UID]time.Time{}, strangers: map[string]time.Time{}}
+	ms.m[key] = &memory{
+		uid: uid, labelled: map[types.UID]string{}, grown: map[types.UID]*corev1.PersistentVolumeClaim{},
+		asked: map[string]asking{}, replicas: map[string]bool{}, elected: map[string]time.Time{},
+		configured: map[string]string{}, evicted: map[types.UID]time.Time{}, strangers: map[string]time.Time{},
+	}
 	return ms.m[key]
 }
 

@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -31,7 +32,7 @@ const probeTimeout = 2 * time.Second
 
 // kubeState is what the cache holds of a cluster's children.
 type kubeState struct {
-	// pods by name. All of them belong to one of the cluster's StatefulSets.
+	// pods by name. All of them are members of the cluster, see isMember.
 	pods map[string]*corev1.Pod
 	// statefulSets by shard.
 	statefulSets map[int]*appsv1.StatefulSet
@@ -61,12 +62,12 @@ func (p *pass) observeKubernetes(ctx context.Context) error {
 	if err := p.r.Client.List(ctx, &sets, in...); err != nil {
 		return fmt.Errorf("list StatefulSets: %w", err)
 	}
-	ours := map[string]bool{}
+	ours := map[types.UID]bool{}
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if shard, ok := p.shardOf(set.Name); ok && isControlledBy(set, p.cluster.UID) {
+		shard, ok := p.shardOf(set.Name)
+		if ours[set.UID] = ok && isControlledBy(set, p.cluster.UID); ours[set.UID] {
 			p.kube.statefulSets[shard] = set
-			ours[string(set.UID)] = true
 		}
 	}
 	var pods corev1.PodList
@@ -74,7 +75,7 @@ func (p *pass) observeKubernetes(ctx context.Context) error {
 		return fmt.Errorf("list Pods: %w", err)
 	}
 	for i := range pods.Items {
-		if o := controllerUID(&pods.Items[i]); ours[string(o)] {
+		if p.isMember(&pods.Items[i], ours) {
 			p.kube.pods[pods.Items[i].Name] = &pods.Items[i]
 		}
 	}
@@ -84,8 +85,8 @@ func (p *pass) observeKubernetes(ctx context.Context) error {
 			return fmt.Errorf("list PersistentVolumeClaims: %w", err)
 		}
 		for i := range claims.Items {
-			if m, ok := p.memberOf(strings.TrimPrefix(claims.Items[i].Name, "data-")); ok {
-				p.kube.claims[m] = &claims.Items[i]
+			if m, ok := p.memberOfClaim(claims.Items[i].Name); ok {
+				p.kube.claims[m] = p.mem.latestClaim(&claims.Items[i])
 			}
 		}
 	}
@@ -293,6 +294,15 @@ func (p *pass) memberOf(name string) (member, bool) {
 	shard, ok := p.shardOf(name[:i])
 	ordinal, err := strconv.Atoi(name[i+1:])
 	return member{shard, ordinal}, ok && err == nil && ordinal >= 0
+}
+
+// memberOfClaim reads shard and ordinal from the name of a claim.
+func (p *pass) memberOfClaim(name string) (member, bool) {
+	pod, ok := strings.CutPrefix(name, manifests.DataVolume+"-")
+	if !ok {
+		return member{}, false
+	}
+	return p.memberOf(pod)
 }
 
 func podReady(pod *corev1.Pod) bool {

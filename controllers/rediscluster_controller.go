@@ -56,10 +56,11 @@ type RedisClusterReconciler struct {
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=list;patch
 // +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
@@ -110,6 +111,9 @@ type pass struct {
 	events  []news
 	// templates are the hashes of the templates that shards should have.
 	templates map[int]string
+	// growing is set while volumes or what describes them are on their way to a
+	// new size.
+	growing bool
 }
 
 // run observes, plans and acts. What it learns stays in facts, also when it
@@ -174,6 +178,8 @@ func (p *pass) nextLook() time.Duration {
 		return soonest
 	case len(p.facts.Problems) > 0:
 		return blockedInterval
+	case plan.Wait == topology.WaitNothing && p.growing:
+		return growInterval
 	case plan.Wait == topology.WaitNothing:
 		return restInterval
 	default:

@@ -32,6 +32,7 @@ import (
 // every shard.
 func (p *pass) statefulSet(shard, members int) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	intent := manifests.StatefulSet(p.cluster, shard, members, p.restarts())
+	p.fitClaims(shard, intent)
 	set := p.kube.statefulSets[shard]
 	if set == nil || templateOf(set) == hashOf(intent) || p.mayTakeTemplate(shard) {
 		return intent, nil

@@ -74,6 +74,11 @@ const (
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonStorageClassNotFound: the StorageClass does not exist, or none is default.
 	ReasonStorageClassNotFound = "StorageClassNotFound"
+	// ReasonStorageNotExpandable: spec.storage.size was raised, and the
+	// StorageClass does not let volumes grow.
+	ReasonStorageNotExpandable = "StorageNotExpandable"
+	// ReasonStorageResizeFailed: a volume could not be grown.
+	ReasonStorageResizeFailed = "StorageResizeFailed"
 	// ReasonImagePullFailed: the image of a Pod cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonUnschedulable: no Kubernetes node takes a Pod.
@@ -150,6 +155,8 @@ const (
 	EventHandedOver = "HandedOver"
 	// EventFailedOver: a replica was made to take the place of a primary that has ended.
 	EventFailedOver = "FailedOver"
+	// EventVolumesGrow: claims ask for a larger spec.storage.size.
+	EventVolumesGrow = "VolumesGrow"
 	// EventPaused: spec.paused was set.
 	EventPaused = "Paused"
 )

@@ -158,7 +158,8 @@ type LabelValue string
 
 // StorageSpec describes the PersistentVolumeClaim of each node.
 type StorageSpec struct {
-	// size of each node's volume, as "8Gi". It cannot shrink.
+	// size of each node's volume, as "8Gi". Raised, the volumes grow in place, if
+	// their StorageClass allows it. It cannot shrink.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be a quantity above zero, as 8Gi"

@@ -33,7 +33,7 @@ var programs = []binary{
 	{name: "etcd", module: "etcd", pkg: ".", version: "v3.7.3"},
 	containerd("containerd"), containerd("containerd-shim-runc-v2"), containerd("ctr"),
 	{name: "coredns", module: "coredns", pkg: ".", version: "v1.15.0"},
-	{name: "provisioner", module: "provisioner", pkg: ".", version: "1"},
+	{name: "provisioner", module: "provisioner", pkg: ".", version: "2"},
 	{name: "pause", module: "pause", pkg: ".", version: "1"},
 }
 

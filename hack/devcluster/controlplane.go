@@ -186,8 +186,8 @@ func (c *cluster) startAddons() error {
 	return err
 }
 
-// addons: the Service of the cluster DNS, which runs beside the nodes, and the
-// default StorageClass.
+// addons: the Service of the cluster DNS, which runs beside the nodes, the
+// default StorageClass, and one whose volumes cannot grow.
 const addons = `apiVersion: v1
 kind: Service
 metadata: {name: kube-dns, namespace: kube-system}
@@ -210,6 +210,14 @@ kind: StorageClass
 metadata:
   name: standard
   annotations: {storageclass.kubernetes.io/is-default-class: "true"}
+provisioner: devcluster/folder
+reclaimPolicy: Delete
+volumeBindingMode: WaitForFirstConsumer
+allowVolumeExpansion: true
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fixed}
 provisioner: devcluster/folder
 reclaimPolicy: Delete
 volumeBindingMode: WaitForFirstConsumer

@@ -144,6 +144,9 @@ func (d database) make(ctx context.Context, source packageSource, cache string) 
 	if err := d.finish(root); err != nil {
 		return "", err
 	}
+	if err := os.Chown(filepath.Join(root, "data"), 999, 999); err != nil {
+		return "", fmt.Errorf("give /data to the server: %w", err)
+	}
 	out, err := command("chroot", root, "/usr/bin/"+d.engine+"-server", "--version")
 	if err != nil {
 		return "", err
@@ -215,7 +218,7 @@ func (d database) unpack(ctx context.Context, source packageSource, work, root s
 }
 
 // finish does what the packages' scripts would have done, and removes what no
-// server needs.
+// server needs. It needs no privilege: whose the folders are is another step.
 func (d database) finish(root string) error {
 	for _, dir := range []string{"usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/zoneinfo", "var/cache", "var/lib"} {
 		if err := os.RemoveAll(filepath.Join(root, dir)); err != nil {
@@ -256,7 +259,7 @@ func (d database) finish(root string) error {
 	if err := os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky); err != nil {
 		return fmt.Errorf("open /tmp: %w", err)
 	}
-	return os.Chown(filepath.Join(root, "data"), 999, 999)
+	return nil
 }
 
 // packageSource is one suite of Debian, read by an apt that knows nothing of

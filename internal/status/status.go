@@ -223,7 +223,9 @@ func setProgressing(f Facts, phase redisv1.Phase, set setter) {
 }
 
 // passedOn are the problems that are told by the condition Degraded as they are.
-var passedOn = map[string]bool{redisv1.ReasonConfigRefused: true, redisv1.ReasonMigrationFailed: true}
+var passedOn = map[string]bool{
+	redisv1.ReasonConfigRefused: true, redisv1.ReasonMigrationFailed: true, redisv1.ReasonStorageNotExpandable: true,
+}
 
 // setDegraded says what is wrong, the worst first.
 func setDegraded(f Facts, phase redisv1.Phase, set setter) {

@@ -1,6 +1,7 @@
-// Command provisioner makes PersistentVolumes out of folders. All nodes of a
-// devcluster share the machine's file system, so it runs beside them and makes
-// the folder of a volume below the folder of the node that the Pod goes to.
+// Command provisioner makes PersistentVolumes out of folders, and lets them grow.
+// All nodes of a devcluster share the machine's file system, so it runs beside
+// them and makes the folder of a volume below the folder of the node that the
+// Pod goes to.
 package main
 
 import (
@@ -75,11 +76,15 @@ func run(kubeconfig, root string) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
+	config.QPS = -1 // volumes are made while Pods wait for them
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	ctx := context.Background()
-	controller.NewProvisionController(ctx, client, name, folders{root: root}, controller.LeaderElection(false)).Run(ctx)
-	return nil
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		controller.NewProvisionController(ctx, client, name, folders{root: root}, controller.LeaderElection(false)).Run(ctx)
+	}()
+	return newResizer(client).run(ctx)
 }
