@@ -33,6 +33,7 @@ func podProblems(pods map[string]*corev1.Pod) []status.Problem {
 	var problems []status.Problem
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		p, ok := podProblem(pods[name])
+		p.Pod = name
 		if ok && !slices.ContainsFunc(problems, func(q status.Problem) bool { return q.Reason == p.Reason }) {
 			problems = append(problems, p)
 		}

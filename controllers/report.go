@@ -84,6 +84,7 @@ func onlyDetails(a, b *redisv1.RedisClusterStatus) bool {
 // onTheWay are the reasons of a cluster that gets where it should by itself.
 var onTheWay = map[string]bool{
 	redisv1.ReasonForming: true, redisv1.ReasonWaiting: true, redisv1.ReasonPodsNotReady: true,
+	redisv1.ReasonScaling: true, redisv1.ReasonUpdating: true,
 }
 
 // changes are the Events that a new status brings.

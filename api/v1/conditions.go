@@ -15,7 +15,8 @@ const (
 	PhaseRunning Phase = "Running"
 	// PhaseScaling: slots are on their way, or nodes are being added or taken away.
 	PhaseScaling Phase = "Scaling"
-	// PhaseUpdating: Pods are being replaced by those of a new template.
+	// PhaseUpdating: Pods are being replaced by those of a new template, or the
+	// spec asks for something that cannot be done; Ready says what.
 	PhaseUpdating Phase = "Updating"
 	// PhaseRecovering: the cluster has served before and is not whole now.
 	PhaseRecovering Phase = "Recovering"
@@ -44,8 +45,16 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is True while something is wrong, or about to be, that a
 	// person should know of although the cluster may serve. Each of its reasons has
-	// a page in docs/runbooks.
+	// a page in docs/runbooks. What a change of the cluster takes away for a moment is
+	// nothing wrong, and neither is a cluster that is still being made.
 	ConditionDegraded = "Degraded"
+	// ConditionStalled is True while no waiting helps: the data is in doubt, or the
+	// spec asks for what cannot be. It is removed afterwards. Tools that wait by the
+	// rules of kstatus (Flux, kpt, cli-utils) take a Ready that is not True for work
+	// in progress and wait for their whole time; this is the type by which they give
+	// up at once. Problems that mend themselves, as a Pod that no Kubernetes node
+	// takes yet, do not set it.
+	ConditionStalled = "Stalled"
 )
 
 // The reasons of conditions, and of the Events that go with them.
@@ -61,9 +70,9 @@ const (
 	// ReasonPaused: spec.paused is set and the cluster is not whole (Ready).
 	ReasonPaused = "Paused"
 	// ReasonUnsafe: going on by itself could lose data; the message says what
-	// was seen and what a person can do (Ready).
+	// was seen and what a person can do (Ready, Degraded, Stalled).
 	ReasonUnsafe = "Unsafe"
-	// ReasonOperatorError: a call to Kubernetes or Redis failed (Ready).
+	// ReasonOperatorError: a call to Kubernetes or Redis failed, and is tried again (Ready).
 	ReasonOperatorError = "OperatorError"
 
 	// ReasonNameConflict: a stranger's object has a name that is needed.
@@ -89,16 +98,17 @@ const (
 	// for example because of a quota or an admission policy.
 	ReasonRejected = "Rejected"
 
-	// ReasonConfigRefused: a server refuses a directive of spec.config (Ready, Degraded).
+	// ReasonConfigRefused: a server refuses a directive of spec.config (Ready,
+	// Degraded, Stalled).
 	ReasonConfigRefused = "ConfigRefused"
 	// ReasonMigrationFailed: a server refuses to move slots (Ready, Degraded).
 	ReasonMigrationFailed = "MigrationFailed"
 
 	// ReasonCreating: the cluster is being made (Progressing).
 	ReasonCreating = "Creating"
-	// ReasonScaling: slots are on their way, or nodes come or go (Progressing).
+	// ReasonScaling: slots are on their way, or nodes come or go (Progressing, Ready).
 	ReasonScaling = "Scaling"
-	// ReasonUpdating: Pods are being replaced (Progressing).
+	// ReasonUpdating: Pods are being replaced (Progressing, Ready).
 	ReasonUpdating = "Updating"
 	// ReasonRecovering: what was lost is being brought back (Progressing).
 	ReasonRecovering = "Recovering"
@@ -114,13 +124,20 @@ const (
 	// ReasonShardWithoutReplica: a shard that should have replicas has none in sync,
 	// so that the loss of one more Pod is a loss of data (Degraded).
 	ReasonShardWithoutReplica = "ShardWithoutReplica"
+	// ReasonNodeLost: a node is missing, does not answer or is not in its role, and
+	// its shard has another one in sync (Degraded).
+	ReasonNodeLost = "NodeLost"
 	// ReasonUnknownNode: a node that is no Pod of the cluster takes part in it (Degraded).
 	ReasonUnknownNode = "UnknownNode"
 	// ReasonRollStopped: a Pod of the new template does not come up, and no other is
 	// replaced before it does (Degraded).
 	ReasonRollStopped = "RollStopped"
-	// ReasonInterruptionAhead: the only Pod of a shard is about to be replaced (Degraded).
+	// ReasonInterruptionAhead: the only Pod of a shard is about to be replaced, or is
+	// being replaced (Degraded).
 	ReasonInterruptionAhead = "InterruptionAhead"
+	// ReasonBlocked: something outside keeps the operator from what the spec asks for;
+	// Ready has the reason (Degraded).
+	ReasonBlocked = "Blocked"
 
 	// ReasonSlotsServed: all slots have a primary that answers (Available).
 	ReasonSlotsServed = "SlotsServed"

@@ -211,7 +211,7 @@ type RedisClusterStatus struct {
 
 	// readyReplicas counts the Pods that are ready and hold their role in the
 	// cluster: a primary with its slots, or a replica whose link is up. It
-	// equals spec.replicas exactly when the cluster has converged.
+	// equals spec.replicas when the cluster has converged.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 
@@ -232,13 +232,14 @@ type RedisClusterStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions: Ready, Available, Progressing, Degraded, Persistent, and
-	// NameConflict while there is one.
+	// NameConflict and Stalled while they are so.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// shardStatuses holds one entry for each shard, by index.
+	// shardStatuses holds one entry for each shard, by index, also for those that
+	// are being taken away.
 	// +listType=map
 	// +listMapKey=index
 	// +optional
@@ -262,7 +263,8 @@ type ShardStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 
-	// replicas is the number of members that the shard should have.
+	// replicas is the number of members that the shard should have; 0 for one that
+	// is being taken away.
 	// +optional
 	Replicas int32 `json:"replicas"`
 }

@@ -5,7 +5,6 @@ package status
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +18,10 @@ import (
 type Problem struct {
 	// Reason is one of the Reason constants of the API.
 	Reason string
-	// Message tells a person what is wrong and what to do.
+	// Message tells a person what is wrong and what to do. It holds nothing volatile.
 	Message string
+	// Pod is the one that does not start; empty when the problem is no Pod's.
+	Pod string
 }
 
 // Facts is everything that one pass learned.
@@ -47,14 +48,22 @@ type Facts struct {
 }
 
 // Compute gives the new status of a cluster. The old one, in c, supplies the
-// times of conditions that do not change and the highest version served.
+// times of conditions that do not change, the highest version served, and what the
+// cluster was at: a node that is away for a moment of a roll looks like one that was
+// lost. Nothing is decided by it.
 func Compute(c *redisv1.RedisCluster, f Facts) redisv1.RedisClusterStatus {
 	s := *c.Status.DeepCopy()
 	s.ObservedGeneration = c.Generation
 	s.Selector = f.Selector
-	s.Replicas = int32(f.Pods)
 	s.Version = HigherVersion(s.Version, f.ServedVersion)
-	s.ShardStatuses, s.Shards, s.ReadyReplicas = shards(f)
+	v := look(c, f, s.Version)
+	// A pass that failed before it looked has seen no cluster of no nodes.
+	if f.Err == nil || f.Pods > 0 {
+		s.Replicas = int32(f.Pods)
+	}
+	if v.seen {
+		s.ShardStatuses, s.Shards, s.ReadyReplicas = shards(f)
+	}
 
 	set := func(typ string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
@@ -62,23 +71,31 @@ func Compute(c *redisv1.RedisCluster, f Facts) redisv1.RedisClusterStatus {
 			ObservedGeneration: c.Generation, LastTransitionTime: f.Now,
 		})
 	}
-	setReady(c, f, set)
+	v.setReady(set)
 	setAvailable(f, set)
+	v.setProgressing(set)
+	v.setDegraded(set)
 	setPersistent(c, set)
 	setNameConflict(f, &s, set)
-	s.Phase = phase(c, f, &s)
-	setProgressing(f, s.Phase, set)
-	setDegraded(f, s.Phase, set)
+	v.setStalled(&s, set)
+	s.Phase = v.phase()
 	return s
 }
 
 type setter func(typ string, status metav1.ConditionStatus, reason, message string)
 
-// shards summarises each shard. A Pod counts as ready when Kubernetes calls it
-// ready and it holds its role.
+// shards summarises each shard, those that are to go too. A Pod counts as ready
+// when Kubernetes calls it ready and it holds its role.
 func shards(f Facts) (statuses []redisv1.ShardStatus, serving, ready int32) {
-	for i, members := range f.Desired.Members {
-		st := redisv1.ShardStatus{Index: int32(i), Replicas: int32(members)}
+	count := len(f.Desired.Members)
+	for i := range f.Observed.Nodes {
+		count = max(count, f.Observed.Nodes[i].Shard+1)
+	}
+	for i := range count {
+		st := redisv1.ShardStatus{Index: int32(i)}
+		if i < len(f.Desired.Members) {
+			st.Replicas = int32(f.Desired.Members[i])
+		}
 		if head := f.Observed.Head(i); head != nil {
 			st.Primary, st.Slots = head.Pod, head.Slots.String()
 			serving++
@@ -95,13 +112,10 @@ func shards(f Facts) (statuses []redisv1.ShardStatus, serving, ready int32) {
 	return statuses, serving, ready
 }
 
-func converged(f Facts) bool {
-	return f.Err == nil && len(f.Problems) == 0 && topology.Converged(f.Desired, f.Observed)
-}
-
-func setReady(c *redisv1.RedisCluster, f Facts, set setter) {
+func (v *view) setReady(set setter) {
+	c, f := v.cluster, v.Facts
 	switch {
-	case converged(f):
+	case v.converged():
 		set(redisv1.ConditionReady, metav1.ConditionTrue, redisv1.ReasonConverged,
 			fmt.Sprintf("%d nodes in %d shards are ready and in their roles", c.Spec.Nodes(), len(f.Desired.Members)))
 	case len(f.Problems) > 0:
@@ -112,6 +126,10 @@ func setReady(c *redisv1.RedisCluster, f Facts, set setter) {
 		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonUnsafe, f.Plan.Why)
 	case c.Spec.Paused:
 		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonPaused, "spec.paused is set; without it: "+f.Plan.Why)
+	case v.stage == scaling:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonScaling, f.Plan.Why)
+	case v.stage == rolling:
+		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonUpdating, f.Plan.Why)
 	case len(f.Plan.Actions) > 0:
 		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonForming, f.Plan.Why)
 	case f.Plan.Wait == topology.WaitRedis:
@@ -122,7 +140,8 @@ func setReady(c *redisv1.RedisCluster, f Facts, set setter) {
 }
 
 func setAvailable(f Facts, set setter) {
-	missing := topology.AllSlots.Minus(serving(f.Observed))
+	// While a primary hands over, for a moment neither side may say that it serves.
+	missing := topology.AllSlots.Minus(serving(f.Observed)).Minus(topology.Promised(f.Observed))
 	switch {
 	case missing.Empty():
 		set(redisv1.ConditionAvailable, metav1.ConditionTrue, redisv1.ReasonSlotsServed, "all 16384 slots are served")
@@ -164,95 +183,6 @@ func setNameConflict(f Facts, s *redisv1.RedisClusterStatus, set setter) {
 	}
 	if f.Err == nil {
 		meta.RemoveStatusCondition(&s.Conditions, redisv1.ConditionNameConflict)
-	}
-}
-
-func phase(c *redisv1.RedisCluster, f Facts, s *redisv1.RedisClusterStatus) redisv1.Phase {
-	// A cluster is being created until it was whole for the first time.
-	created := s.Version != "" && c.Status.Phase != "" && c.Status.Phase != redisv1.PhasePending && c.Status.Phase != redisv1.PhaseCreating
-	switch {
-	case c.Spec.Paused:
-		return redisv1.PhasePaused
-	case converged(f):
-		return redisv1.PhaseRunning
-	case f.Plan.Wait == topology.WaitPerson:
-		return redisv1.PhaseFailed
-	case created && lacksSlots(f):
-		return redisv1.PhaseRecovering
-	case created && (topology.Scaling(f.Desired, f.Observed) || missing(f) && c.Status.Phase == redisv1.PhaseScaling):
-		return redisv1.PhaseScaling
-	case created && (topology.Rolling(f.Desired, f.Observed) || missing(f) && c.Status.Phase == redisv1.PhaseUpdating):
-		return redisv1.PhaseUpdating
-	case created:
-		return redisv1.PhaseRecovering
-	case len(f.Problems) > 0 && f.Pods == 0:
-		return redisv1.PhasePending
-	default:
-		return redisv1.PhaseCreating
-	}
-}
-
-// lacksSlots tells whether some slot has no primary that answers.
-func lacksSlots(f Facts) bool { return f.Observed.Owned().Count() != topology.SlotCount }
-
-// missing tells whether some node is not there yet, as the last one that was made
-// during a roll.
-func missing(f Facts) bool { return f.Err != nil || len(f.Problems) > 0 || !f.Plan.Empty() }
-
-func setProgressing(f Facts, phase redisv1.Phase, set setter) {
-	reasons := map[redisv1.Phase]string{
-		redisv1.PhasePending: redisv1.ReasonCreating, redisv1.PhaseCreating: redisv1.ReasonCreating, redisv1.PhaseScaling: redisv1.ReasonScaling,
-		redisv1.PhaseUpdating: redisv1.ReasonUpdating, redisv1.PhaseRecovering: redisv1.ReasonRecovering,
-	}
-	message := f.Plan.Why
-	if left := topology.SlotsToMove(f.Desired, f.Observed); phase == redisv1.PhaseScaling && left > 0 {
-		message = fmt.Sprintf("%d slots are still to be moved: %s", left, message)
-	}
-	switch {
-	case phase == redisv1.PhaseRunning:
-		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonSettled, "everything is as the spec asks")
-	case phase == redisv1.PhasePaused:
-		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonPaused, "spec.paused is set")
-	case phase == redisv1.PhaseFailed:
-		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonStalled, message)
-	case len(f.Problems) > 0:
-		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonStalled, f.Problems[0].Message)
-	default:
-		set(redisv1.ConditionProgressing, metav1.ConditionTrue, reasons[phase], message)
-	}
-}
-
-// passedOn are the problems that are told by the condition Degraded as they are.
-var passedOn = map[string]bool{
-	redisv1.ReasonConfigRefused: true, redisv1.ReasonMigrationFailed: true, redisv1.ReasonStorageNotExpandable: true,
-}
-
-// setDegraded says what is wrong, the worst first.
-func setDegraded(f Facts, phase redisv1.Phase, set setter) {
-	degraded := func(reason, message string) { set(redisv1.ConditionDegraded, metav1.ConditionTrue, reason, message) }
-	forming := phase == redisv1.PhasePending || phase == redisv1.PhaseCreating
-	changing := phase == redisv1.PhaseUpdating || phase == redisv1.PhaseScaling
-	bare := topology.Bare(f.Desired, f.Observed)
-	switch {
-	case f.Plan.Wait == topology.WaitPerson:
-		degraded(redisv1.ReasonUnsafe, f.Plan.Why)
-	case !forming && lacksSlots(f):
-		degraded(redisv1.ReasonSlotsNotServed, "no primary that answers owns slots "+topology.AllSlots.Minus(f.Observed.Owned()).String())
-	case len(f.Problems) > 0 && phase == redisv1.PhaseUpdating && !passedOn[f.Problems[0].Reason]:
-		degraded(redisv1.ReasonRollStopped, "no other Pod is replaced before this one comes up: "+f.Problems[0].Message)
-	case len(f.Problems) > 0 && passedOn[f.Problems[0].Reason]:
-		degraded(f.Problems[0].Reason, f.Problems[0].Message)
-	case len(f.Plan.Actions) > 0 && f.Plan.Actions[0].Alone:
-		degraded(redisv1.ReasonInterruptionAhead, f.Plan.Why)
-	case len(f.Strangers) > 0:
-		degraded(redisv1.ReasonUnknownNode, "nodes that are no Pods of this cluster take part in it, and are left alone as long as they live: "+
-			strings.Join(f.Strangers, ", "))
-	case !forming && !changing && len(bare) > 0:
-		degraded(redisv1.ReasonShardWithoutReplica, fmt.Sprintf("shards without a replica in sync: %v", bare))
-	case forming:
-		set(redisv1.ConditionDegraded, metav1.ConditionFalse, redisv1.ReasonForming, "the cluster is being made")
-	default:
-		set(redisv1.ConditionDegraded, metav1.ConditionFalse, redisv1.ReasonHealthy, "nothing is wrong")
 	}
 }
 

@@ -16,20 +16,71 @@ import (
 )
 
 // healthy is a cluster of two shards of a primary and a replica, all in order.
-func healthy() status.Facts {
+func healthy() status.Facts { return shaped(2, 2) }
+
+// shaped is a cluster of so many shards of so many members, all in order.
+func shaped(shards, members int) status.Facts {
 	o := &topology.Observed{}
-	for i, slots := range topology.AllSlots.Split(2) {
-		primary := fmt.Sprintf("id-%d-0", i)
-		o.Nodes = append(o.Nodes,
-			topology.Node{Pod: fmt.Sprintf("c-%d-0", i), Shard: i, PodReady: true, Knowledge: topology.Answered,
-				ID: primary, Primary: true, ClusterOK: true, Slots: slots},
-			topology.Node{Pod: fmt.Sprintf("c-%d-1", i), Shard: i, Ordinal: 1, PodReady: true, Knowledge: topology.Answered,
-				ID: fmt.Sprintf("id-%d-1", i), ClusterOK: true, Follows: primary, LinkUp: true})
+	f := status.Facts{Observed: o, ServedVersion: "8.0.6", Selector: "a=b", Now: metav1.NewTime(time.Unix(1000, 0))}
+	for shard, slots := range topology.AllSlots.Split(shards) {
+		f.Desired.Members = append(f.Desired.Members, members)
+		for ordinal := range members {
+			n := topology.Node{
+				Pod: fmt.Sprintf("c-%d-%d", shard, ordinal), Shard: shard, Ordinal: ordinal, IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal+1),
+				PodReady: true, Knowledge: topology.Answered, ID: fmt.Sprintf("id-%d-%d", shard, ordinal), ClusterOK: true,
+			}
+			if ordinal == 0 {
+				n.Primary, n.Slots = true, slots
+			} else {
+				n.Follows, n.LinkUp = fmt.Sprintf("id-%d-0", shard), true
+			}
+			o.Nodes = append(o.Nodes, n)
+		}
 	}
-	return status.Facts{
-		Desired: topology.Desired{Members: []int{2, 2}}, Observed: o, Pods: 4,
-		ServedVersion: "8.0.6", Selector: "a=b", Now: metav1.NewTime(time.Unix(1000, 0)),
+	for i := range o.Nodes {
+		for j := range o.Nodes {
+			if m := &o.Nodes[j]; i != j {
+				o.Nodes[i].Peers = append(o.Nodes[i].Peers, topology.Peer{ID: m.ID, IP: m.IP, Follows: m.Follows, Slots: m.Slots})
+			}
+		}
 	}
+	f.Pods = len(o.Nodes)
+	return f
+}
+
+// pod finds a node of the facts.
+func pod(f *status.Facts, name string) *topology.Node {
+	for i := range f.Observed.Nodes {
+		if f.Observed.Nodes[i].Pod == name {
+			return &f.Observed.Nodes[i]
+		}
+	}
+	panic("no Pod " + name)
+}
+
+// gone has a Pod lost: nothing runs in its place.
+func gone(f *status.Facts, name string) {
+	n := pod(f, name)
+	*n = topology.Node{Pod: n.Pod, Shard: n.Shard, Ordinal: n.Ordinal, Idle: true}
+}
+
+// added wants another node, which does not exist yet.
+func added(f *status.Facts, shard int) {
+	for shard >= len(f.Desired.Members) {
+		f.Desired.Members = append(f.Desired.Members, 0)
+	}
+	n := topology.Node{Shard: shard, Ordinal: f.Desired.Members[shard], Idle: true}
+	n.Pod = fmt.Sprintf("c-%d-%d", shard, n.Ordinal)
+	f.Desired.Members[shard]++
+	f.Observed.Nodes = append(f.Observed.Nodes, n)
+}
+
+// waits is a plan that does.
+func waits(w topology.Wait) topology.Plan { return topology.Plan{Wait: w, Why: "w"} }
+
+// acts is a plan of one action.
+func acts(k topology.Kind) topology.Plan {
+	return topology.Plan{Actions: []topology.Action{{Kind: k}}, Why: "w"}
 }
 
 func cluster() *redisv1.RedisCluster {
@@ -51,35 +102,35 @@ func TestCompute(t *testing.T) {
 			redisv1.PhaseRunning, 4, redisv1.ReasonConverged, metav1.ConditionTrue},
 		{"a replica without link is not ready", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[1].LinkUp = false
-			f.Plan = topology.Plan{Wait: topology.WaitRedis, Why: "w"}
+			f.Plan = waits(topology.WaitRedis)
 		}, redisv1.PhaseRecovering, 3, redisv1.ReasonWaiting, metav1.ConditionTrue},
 		{"a replica of another shard's primary is not ready", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[1].Follows = "id-1-0"
-			f.Plan = topology.Plan{Actions: []topology.Action{{}}, Why: "w"}
+			f.Plan = acts(topology.Replicate)
 		}, redisv1.PhaseRecovering, 3, redisv1.ReasonForming, metav1.ConditionTrue},
 		{"an unready Pod is not ready although Redis is in order", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[0].PodReady = false
-			f.Plan = topology.Plan{Wait: topology.WaitPods, Why: "w"}
+			f.Plan = waits(topology.WaitPods)
 		}, redisv1.PhaseRecovering, 3, redisv1.ReasonPodsNotReady, metav1.ConditionTrue},
 		{"a primary that does not answer makes availability unknown, not false", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[0] = topology.Node{Pod: "c-0-0", PodReady: true}
-			f.Plan = topology.Plan{Wait: topology.WaitPods, Why: "w"}
+			f.Plan = waits(topology.WaitPods)
 		}, redisv1.PhaseRecovering, 2, redisv1.ReasonPodsNotReady, metav1.ConditionUnknown},
 		{"a primary without slots makes the cluster unavailable", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[0].Slots = nil
-			f.Plan = topology.Plan{Actions: []topology.Action{{}}, Why: "w"}
+			f.Plan = acts(topology.Replicate)
 		}, redisv1.PhaseRecovering, 2, redisv1.ReasonForming, metav1.ConditionFalse},
 		{"never served: still creating", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[0].ClusterOK, f.ServedVersion = false, ""
-			f.Plan = topology.Plan{Wait: topology.WaitRedis, Why: "w"}
+			f.Plan = waits(topology.WaitRedis)
 		}, redisv1.PhaseCreating, 3, redisv1.ReasonWaiting, metav1.ConditionFalse},
 		{"serving for the first time and not whole yet: still creating", func(c *redisv1.RedisCluster, f *status.Facts) {
 			c.Status.Phase, f.Observed.Nodes[1].LinkUp = redisv1.PhaseCreating, false
-			f.Plan = topology.Plan{Wait: topology.WaitRedis, Why: "w"}
+			f.Plan = waits(topology.WaitRedis)
 		}, redisv1.PhaseCreating, 3, redisv1.ReasonWaiting, metav1.ConditionTrue},
 		{"a person has to look", func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Observed.Nodes[0].Slots = nil
-			f.Plan = topology.Plan{Wait: topology.WaitPerson, Why: "w"}
+			f.Plan = waits(topology.WaitPerson)
 		}, redisv1.PhaseFailed, 2, redisv1.ReasonUnsafe, metav1.ConditionFalse},
 		{"a problem before anything exists", func(c *redisv1.RedisCluster, f *status.Facts) {
 			c.Status.Phase = ""
@@ -90,7 +141,7 @@ func TestCompute(t *testing.T) {
 			redisv1.PhasePaused, 4, redisv1.ReasonConverged, metav1.ConditionTrue},
 		{"paused and not whole", func(c *redisv1.RedisCluster, f *status.Facts) {
 			c.Spec.Paused, f.Observed.Nodes[1].LinkUp = true, false
-			f.Plan = topology.Plan{Wait: topology.WaitRedis, Why: "w"}
+			f.Plan = waits(topology.WaitRedis)
 		}, redisv1.PhasePaused, 3, redisv1.ReasonPaused, metav1.ConditionTrue},
 		{"an error is never Running", func(_ *redisv1.RedisCluster, f *status.Facts) { f.Err = errors.New("boom") },
 			redisv1.PhaseRecovering, 4, redisv1.ReasonOperatorError, metav1.ConditionTrue},
