@@ -29,8 +29,10 @@ type view struct {
 	// seen: the pass has asked the nodes.
 	seen  bool
 	stage stage
-	// out are the wanted nodes that do not do their work.
-	out []*topology.Node
+	// out are the wanted nodes that do not do their work, unmet those of them that
+	// have not joined yet.
+	out   []*topology.Node
+	unmet map[*topology.Node]bool
 }
 
 // look makes the view; version is the highest that a primary has ever served.
@@ -39,6 +41,7 @@ func look(c *redisv1.RedisCluster, f Facts, version string) *view {
 	for i := range f.Observed.Nodes {
 		v.seen = v.seen || f.Observed.Nodes[i].Knowledge == topology.Answered
 	}
+	v.unmet = topology.Unmet(f.Observed, v.out)
 	v.stage = v.stageOf(version)
 	return v
 }
@@ -73,7 +76,7 @@ func (v *view) stageOf(version string) stage {
 		return before
 	case v.hasLost():
 		return recovering
-	case topology.Scaling(d, o), len(v.out) > 0 && (before == scaling || v.onlyFresh()):
+	case topology.Scaling(d, o), len(v.out) > 0 && (before == scaling || v.onlyUnmet()):
 		return scaling
 	case topology.Rolling(d, o), len(v.out) > 0 && before == rolling:
 		return rolling
@@ -105,12 +108,12 @@ func (v *view) hasLost() bool {
 	if !free.Empty() {
 		return !rolls || !v.aloneAndOut()
 	}
-	shard := -1
+	shard, missed := -1, topology.Missed(v.Observed)
 	for _, n := range v.out {
 		switch {
-		case topology.Fresh(v.Observed, n):
+		case v.unmet[n]:
 		case before == scaling:
-			if topology.Missed(v.Observed, n.Shard) {
+			if missed[n.Shard] {
 				return true
 			}
 		case before == rolling:
@@ -132,10 +135,10 @@ func (v *view) aloneAndOut() bool {
 	return len(v.out) == 1 && v.Desired.Members[v.out[0].Shard] == 1
 }
 
-// onlyFresh tells whether the nodes that are out have not joined yet.
-func (v *view) onlyFresh() bool {
+// onlyUnmet tells whether the nodes that are out have not joined yet.
+func (v *view) onlyUnmet() bool {
 	for _, n := range v.out {
-		if !topology.Fresh(v.Observed, n) {
+		if !v.unmet[n] {
 			return false
 		}
 	}

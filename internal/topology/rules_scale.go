@@ -241,7 +241,7 @@ func Strangers(o *Observed) []string {
 		return nil
 	}
 	var out []string
-	for id, g := range o.ghosts() {
+	for id, g := range o.indexed().ghosts() {
 		if g.reachable && !o.Ended[id] {
 			out = append(out, id)
 		}

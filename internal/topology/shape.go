@@ -22,36 +22,47 @@ func Out(d Desired, o *Observed) []*Node {
 	return out
 }
 
-// Fresh tells whether nobody has met a node yet: it has not joined the cluster,
-// rather than been lost by it. As long as some table lists an id that does not
-// answer, a node that nobody has met may have been that one.
-func Fresh(o *Observed, n *Node) bool {
+// Unmet are those of the nodes that nobody has met yet: they have not joined the
+// cluster, rather than been lost by it. As long as some table lists an id that does
+// not answer, a node that nobody has met may have been that one.
+func Unmet(o *Observed, nodes []*Node) map[*Node]bool {
+	if len(nodes) == 0 {
+		return nil
+	}
+	o = o.indexed()
 	if len(o.ghosts()) > 0 {
-		return false
+		return nil
 	}
-	for _, other := range o.answeredNodes() {
-		if _, known := other.knows(n.ID); known {
-			return false
-		}
-	}
-	return true
-}
-
-// Missed tells whether a shard has lost a replica: some table lists one of its
-// primary that does not answer.
-func Missed(o *Observed, shard int) bool {
-	head := o.Head(shard)
-	if head == nil {
-		return false
-	}
+	known := map[string]bool{}
 	for _, n := range o.answeredNodes() {
 		for _, p := range n.Peers {
-			if p.Follows == head.ID && !p.Handshake && o.byID(p.ID) == nil {
-				return true
+			known[p.ID] = known[p.ID] || !p.Handshake
+		}
+	}
+	unmet := map[*Node]bool{}
+	for _, n := range nodes {
+		unmet[n] = !known[n.ID]
+	}
+	return unmet
+}
+
+// Missed are the shards that have lost a replica: some table lists one of their
+// primaries that does not answer.
+func Missed(o *Observed) map[int]bool {
+	o = o.indexed()
+	shards := map[string]int{}
+	for shard, head := range o.heads() {
+		shards[head.ID] = shard
+	}
+	missed := map[int]bool{}
+	for _, n := range o.answeredNodes() {
+		for _, p := range n.Peers {
+			if shard, ok := shards[p.Follows]; ok && !p.Handshake && o.byID(p.ID) == nil {
+				missed[shard] = true
 			}
 		}
 	}
-	return false
+	return missed
 }
 
 // Promised are the slots whose primary has been asked to hand over to a replica: for
@@ -73,6 +84,7 @@ func Promised(o *Observed) Slots {
 // no client hears. When no node answers at all, the reason may be the operator's own
 // network.
 func Lost(o *Observed) Slots {
+	o = o.indexed()
 	answered := o.answeredNodes()
 	lost := AllSlots.Minus(Promised(o))
 	for _, n := range answered {
@@ -108,4 +120,20 @@ func (o *Observed) reachedAt(ip string) Slots {
 		}
 	}
 	return slots
+}
+
+// indexed is what is observed with an index of the ids, of which the tables of a
+// large cluster list many.
+func (o *Observed) indexed() *Observed {
+	if o.byIDs != nil {
+		return o
+	}
+	with := *o
+	with.byIDs = map[string]*Node{}
+	for _, n := range o.answeredNodes() {
+		if with.byIDs[n.ID] == nil {
+			with.byIDs[n.ID] = n
+		}
+	}
+	return &with
 }

@@ -1,16 +1,17 @@
 package topology
 
 import (
+	"maps"
 	"slices"
 	"testing"
 )
 
-func TestOutAndFresh(t *testing.T) {
+func TestOutAndUnmet(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(d *Desired, o *Observed)
 		out    []string
-		fresh  bool // all that are out
+		unmet  bool // all that are out
 	}{
 		{"none", func(*Desired, *Observed) {}, nil, true},
 		{"unknown: it does not answer", func(_ *Desired, o *Observed) { o.silence("c-0-1") }, []string{"c-0-1"}, false},
@@ -39,12 +40,13 @@ func TestOutAndFresh(t *testing.T) {
 			d, o := cluster(2, 2)
 			tt.change(&d, o)
 			var out []string
-			fresh := true
-			for _, n := range Out(d, o) {
-				out, fresh = append(out, n.Pod), fresh && Fresh(o, n)
+			unmet := true
+			all := Out(d, o)
+			for _, n := range all {
+				out, unmet = append(out, n.Pod), unmet && Unmet(o, all)[n]
 			}
-			if !slices.Equal(out, tt.out) || fresh != tt.fresh {
-				t.Errorf("out %v, fresh %v; want %v, %v", out, fresh, tt.out, tt.fresh)
+			if !slices.Equal(out, tt.out) || unmet != tt.unmet {
+				t.Errorf("out %v, unmet %v; want %v, %v", out, unmet, tt.out, tt.unmet)
 			}
 		})
 	}
@@ -65,15 +67,9 @@ func TestMissed(t *testing.T) {
 		{"a primary does not answer: its slots are missed, not a replica", func(o *Observed) { o.silence("c-0-0") }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d, o := cluster(2, 2)
+			_, o := cluster(2, 2)
 			tt.change(o)
-			var got []int
-			for shard := range d.Members {
-				if Missed(o, shard) {
-					got = append(got, shard)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
+			if got := slices.Sorted(maps.Keys(Missed(o))); !slices.Equal(got, tt.want) {
 				t.Errorf("shards %v, want %v", got, tt.want)
 			}
 		})
