@@ -17,16 +17,20 @@ import (
 // acknowledged is lost, with and without volumes, also where no majority is left to
 // elect another.
 func TestPrimaryKilled(t *testing.T) {
-	for _, c := range []struct{ name, manifest string }{
+	for _, c := range some([]struct{ name, manifest string }{
 		{"three shards", `{metadata: {name: orders}, spec: {replicas: 6}}`},
 		{"one shard", `{metadata: {name: orders}, spec: {replicas: 2, version: "7.0"}}`},
 		{"two shards, storage", `{metadata: {name: orders}, spec: {replicas: 4, storage: {size: 64Mi}}}`},
 		{"Valkey, one shard of three, storage", `{metadata: {name: orders}, spec: {replicas: 3, engine: Valkey, version: "9.1", storage: {size: 64Mi}}}`},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)
-			for range 4 {
+			kills := 2 // more of them wait for Kubernetes' own back-off
+			if *full {
+				kills = 10
+			}
+			for range kills {
 				l.reread(l.rc)
 				pod, err := cluster.Primary(t.Context(), l.rc, 0)
 				if err != nil {
@@ -44,7 +48,7 @@ func TestPrimaryKilled(t *testing.T) {
 					}
 					return "", nil
 				})
-				l.awaitWhole(l.rc)
+				l.await(10*time.Minute, "the killed Pod is back", l.phaseIs(l.rc, redisv1.PhaseRunning))
 			}
 			l.awaitEvent(l.rc, redisv1.EventFailedOver)
 			l.intact()
@@ -79,7 +83,7 @@ func TestEviction(t *testing.T) {
 		}
 	}
 	l.awaitReplaced(l.rc, before)
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	if report := l.intact(); report.Gap > 5*time.Second {
 		t.Errorf("clients could not write for %s", report.Gap)
 	}

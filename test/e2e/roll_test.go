@@ -37,17 +37,17 @@ func (u *user) phaseIs(c *redisv1.RedisCluster, phase redisv1.Phase) kube.Condit
 // TestUpgrade rolls to the next version with clients writing: nothing is lost, and
 // every Pod has been replaced.
 func TestUpgrade(t *testing.T) {
-	for _, c := range []struct{ name, manifest, to string }{
+	for _, c := range some([]struct{ name, manifest, to string }{
 		{"Redis", `{metadata: {name: orders}, spec: {replicas: 6, version: "7.0", storage: {size: 64Mi}}}`, "8.0"},
 		{"Valkey", `{metadata: {name: orders}, spec: {replicas: 3, shards: 1, engine: Valkey, version: "8.1"}}`, "9.1"},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)
 			before := l.pods(l.rc)
 			l.edit(l.rc, `{spec: {version: "`+c.to+`"}}`)
 			l.awaitEvent(l.rc, redisv1.EventUpdating)
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.awaitEvent(l.rc, redisv1.EventHandedOver)
 			for name, pod := range l.pods(l.rc) {
 				if old := before[name]; old.UID == pod.UID || old.Spec.Containers[0].Image == pod.Spec.Containers[0].Image {
@@ -77,7 +77,7 @@ func TestRollStops(t *testing.T) {
 		l.Errorf("%d of 6 Pods are still those of before, want 5", same)
 	}
 	l.edit(l.rc, `{spec: {image: null, podAnnotations: {a: b}}}`)
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	l.intact()
 }
 
@@ -89,7 +89,7 @@ func TestLoneShardIsAnnounced(t *testing.T) {
 	rc := u.made(`{metadata: {name: one}, spec: {replicas: 2, shards: 2, storage: {size: 64Mi}}}`)
 	keys := u.fill(rc)
 	u.edit(rc, `{spec: {podAnnotations: {a: b}}}`)
-	u.awaitRunning(rc)
+	u.awaitChanged(rc)
 	u.Logf("the Event says: %s", u.awaitEvent(rc, redisv1.ReasonInterruptionAhead))
 	if lost := u.lost(rc, keys); len(lost) > 0 {
 		u.Errorf("the keys of shards %v are lost", lost)
@@ -104,11 +104,11 @@ func TestConfig(t *testing.T) {
 	before := l.pods(l.rc)
 	l.edit(l.rc, `{spec: {config: {maxmemory-policy: allkeys-lru}}}`)
 	l.awaitConfig(l.rc, "maxmemory-policy", "allkeys-lru")
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	l.edit(l.rc, `{spec: {config: {nonsense: "1"}}}`)
 	l.awaitReason(l.rc, toRun, redisv1.ConditionDegraded, metav1.ConditionTrue, redisv1.ReasonConfigRefused, "nonsense", "Unknown option")
 	l.edit(l.rc, `{spec: {config: {nonsense: null}}}`)
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	for name, pod := range l.pods(l.rc) {
 		if old := before[name]; old.UID != pod.UID || restarts(&old) != restarts(&pod) {
 			l.Errorf("%s was restarted", name)
@@ -116,7 +116,7 @@ func TestConfig(t *testing.T) {
 	}
 	l.edit(l.rc, `{spec: {config: {maxmemory-policy: null, tcp-backlog: "300"}}}`)
 	l.await(toRun, "Pods are replaced", l.phaseIs(l.rc, redisv1.PhaseUpdating))
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	l.awaitConfig(l.rc, "tcp-backlog", "300")
 	l.awaitConfig(l.rc, "maxmemory-policy", "noeviction")
 	l.intact()

@@ -128,18 +128,18 @@ func (u *user) claims(c *redisv1.RedisCluster) []string {
 // TestScale goes out and in with clients writing: by the total, by the shards
 // alone, by uneven numbers, and back before it is done.
 func TestScale(t *testing.T) {
-	for _, c := range []struct{ name, manifest string }{
+	for _, c := range some([]struct{ name, manifest string }{
 		{"Redis 8.0", `{metadata: {name: orders}, spec: {replicas: 6}}`},
 		{"Redis 7.0, storage", `{metadata: {name: orders}, spec: {replicas: 6, version: "7.0", storage: {size: 64Mi}}}`},
 		{"Valkey 9.1, storage", `{metadata: {name: orders}, spec: {replicas: 6, engine: Valkey, version: "9.1", storage: {size: 64Mi}}}`},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)
 			before := l.slotsByShard(l.rc)
 			l.scale(l.rc, 8)
 			l.awaitEvent(l.rc, redisv1.EventScaling)
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.awaitEvent(l.rc, redisv1.EventScaled)
 			l.even(l.rc, 4)
 			for shard, slots := range l.slotsByShard(l.rc) {
@@ -148,12 +148,12 @@ func TestScale(t *testing.T) {
 				}
 			}
 			l.edit(l.rc, `{spec: {replicas: 7, shards: 3}}`) // uneven, and in
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.even(l.rc, 3)
 			l.edit(l.rc, `{spec: {replicas: 10, shards: 5}}`)
 			l.await(toRun, "slots are on their way", l.phaseIs(l.rc, redisv1.PhaseScaling))
 			l.edit(l.rc, `{spec: {replicas: 4, shards: 2}}`) // reversed in the middle
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.even(l.rc, 2)
 			l.intact()
 			if l.rc.Spec.Storage != nil {

@@ -26,6 +26,8 @@ const (
 	toRun  = 2 * time.Minute
 	toHeal = 2 * time.Minute
 	toGo   = 90 * time.Second
+	// toChange is for what takes Pods one after the other.
+	toChange = 8 * time.Minute
 )
 
 // user does in a namespace of one case what a person does with kubectl and a
@@ -125,7 +127,18 @@ func (u *user) hold(d time.Duration, what string, condition kube.Condition) {
 // spec asks.
 func (u *user) awaitRunning(c *redisv1.RedisCluster) {
 	u.Helper()
-	u.await(toRun, c.Name+" is Running", func(ctx context.Context) (string, error) {
+	u.awaitRunningFor(c, toRun)
+}
+
+// awaitChanged waits for a change that takes its time.
+func (u *user) awaitChanged(c *redisv1.RedisCluster) {
+	u.Helper()
+	u.awaitRunningFor(c, toChange)
+}
+
+func (u *user) awaitRunningFor(c *redisv1.RedisCluster, limit time.Duration) {
+	u.Helper()
+	u.await(limit, c.Name+" is Running", func(ctx context.Context) (string, error) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
 			return "", err
 		}
