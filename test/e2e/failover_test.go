@@ -1,3 +1,5 @@
+//go:build full
+
 package e2e
 
 import (
@@ -17,20 +19,16 @@ import (
 // acknowledged is lost, with and without volumes, also where no majority is left to
 // elect another.
 func TestPrimaryKilled(t *testing.T) {
-	for _, c := range some([]struct{ name, manifest string }{
+	for _, c := range []struct{ name, manifest string }{
 		{"three shards", `{metadata: {name: orders}, spec: {replicas: 6}}`},
 		{"one shard", `{metadata: {name: orders}, spec: {replicas: 2, version: "7.0"}}`},
 		{"two shards, storage", `{metadata: {name: orders}, spec: {replicas: 4, storage: {size: 64Mi}}}`},
 		{"Valkey, one shard of three, storage", `{metadata: {name: orders}, spec: {replicas: 3, engine: Valkey, version: "9.1", storage: {size: 64Mi}}}`},
-	}) {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)
-			kills := 2 // more of them wait for Kubernetes' own back-off
-			if *full {
-				kills = 10
-			}
-			for range kills {
+			for range 10 {
 				l.reread(l.rc)
 				pod, err := cluster.Primary(t.Context(), l.rc, 0)
 				if err != nil {

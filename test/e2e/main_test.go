@@ -17,17 +17,6 @@ import (
 // mostly wait, so there may be more of them than cores.
 const cases = "4"
 
-// full runs every row of the long cases, and not only the first one.
-var full = flag.Bool("full", false, "Run all variations of the long cases.")
-
-// some are the rows of a long case that are run.
-func some[T any](rows []T) []T {
-	if *full {
-		return rows
-	}
-	return rows[:1]
-}
-
 // cluster is what all cases run against.
 var cluster *kube.Kube
 

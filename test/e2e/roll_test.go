@@ -1,3 +1,5 @@
+//go:build full
+
 package e2e
 
 import (
@@ -37,10 +39,10 @@ func (u *user) phaseIs(c *redisv1.RedisCluster, phase redisv1.Phase) kube.Condit
 // TestUpgrade rolls to the next version with clients writing: nothing is lost, and
 // every Pod has been replaced.
 func TestUpgrade(t *testing.T) {
-	for _, c := range some([]struct{ name, manifest, to string }{
+	for _, c := range []struct{ name, manifest, to string }{
 		{"Redis", `{metadata: {name: orders}, spec: {replicas: 6, version: "7.0", storage: {size: 64Mi}}}`, "8.0"},
 		{"Valkey", `{metadata: {name: orders}, spec: {replicas: 3, shards: 1, engine: Valkey, version: "8.1"}}`, "9.1"},
-	}) {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)

@@ -1,3 +1,5 @@
+//go:build full
+
 package e2e
 
 import (
@@ -14,6 +16,15 @@ import (
 	"github.com/example/redis-operator/internal/topology"
 	"github.com/example/redis-operator/test/kube"
 )
+
+// toChange is for what takes Pods one after the other.
+const toChange = 8 * time.Minute
+
+// awaitChanged waits for a change that takes its time.
+func (u *user) awaitChanged(c *redisv1.RedisCluster) {
+	u.Helper()
+	u.awaitRunningFor(c, toChange)
+}
 
 // loaded is a running cluster with writers on it, and data of several kinds.
 type loaded struct {
@@ -128,11 +139,11 @@ func (u *user) claims(c *redisv1.RedisCluster) []string {
 // TestScale goes out and in with clients writing: by the total, by the shards
 // alone, by uneven numbers, and back before it is done.
 func TestScale(t *testing.T) {
-	for _, c := range some([]struct{ name, manifest string }{
+	for _, c := range []struct{ name, manifest string }{
 		{"Redis 8.0", `{metadata: {name: orders}, spec: {replicas: 6}}`},
 		{"Redis 7.0, storage", `{metadata: {name: orders}, spec: {replicas: 6, version: "7.0", storage: {size: 64Mi}}}`},
 		{"Valkey 9.1, storage", `{metadata: {name: orders}, spec: {replicas: 6, engine: Valkey, version: "9.1", storage: {size: 64Mi}}}`},
-	}) {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)

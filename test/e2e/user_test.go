@@ -26,8 +26,6 @@ const (
 	toRun  = 2 * time.Minute
 	toHeal = 2 * time.Minute
 	toGo   = 90 * time.Second
-	// toChange is for what takes Pods one after the other.
-	toChange = 8 * time.Minute
 )
 
 // user does in a namespace of one case what a person does with kubectl and a
@@ -128,12 +126,6 @@ func (u *user) hold(d time.Duration, what string, condition kube.Condition) {
 func (u *user) awaitRunning(c *redisv1.RedisCluster) {
 	u.Helper()
 	u.awaitRunningFor(c, toRun)
-}
-
-// awaitChanged waits for a change that takes its time.
-func (u *user) awaitChanged(c *redisv1.RedisCluster) {
-	u.Helper()
-	u.awaitRunningFor(c, toChange)
 }
 
 func (u *user) awaitRunningFor(c *redisv1.RedisCluster, limit time.Duration) {
