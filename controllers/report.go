@@ -61,7 +61,8 @@ func (p *pass) writeStatus(ctx context.Context, base *redisv1.RedisCluster, s re
 }
 
 // onlyDetails tells whether two statuses say the same to a machine: same phase,
-// same conditions by status and reason, about the same spec.
+// same conditions by status and reason, about the same spec. Whose turn it is to be
+// interrupted is no detail: the interruption waits until it is told.
 func onlyDetails(a, b *redisv1.RedisClusterStatus) bool {
 	if a.Phase != b.Phase || a.ObservedGeneration != b.ObservedGeneration || a.Version != b.Version ||
 		len(a.Conditions) != len(b.Conditions) {
@@ -69,7 +70,7 @@ func onlyDetails(a, b *redisv1.RedisClusterStatus) bool {
 	}
 	for _, ca := range a.Conditions {
 		cb := meta.FindStatusCondition(b.Conditions, ca.Type)
-		if cb == nil || cb.Status != ca.Status {
+		if cb == nil || cb.Status != ca.Status || cb.Reason == redisv1.ReasonInterruptionAhead && cb.Message != ca.Message {
 			return false
 		}
 		// On the way, Ready passes through several reasons for not being so;
@@ -87,43 +88,84 @@ var onTheWay = map[string]bool{
 	redisv1.ReasonScaling: true, redisv1.ReasonUpdating: true,
 }
 
-// changes are the Events that a new status brings.
+// changes are the Events that a new status brings: what is over, then what begins,
+// then what is wrong.
 func changes(old, now *redisv1.RedisClusterStatus) []news {
-	var events []news
-	ready := meta.FindStatusCondition(now.Conditions, redisv1.ConditionReady)
-	before := meta.FindStatusCondition(old.Conditions, redisv1.ConditionReady)
-	switch {
-	case now.Phase == redisv1.PhasePaused && old.Phase != redisv1.PhasePaused:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventPaused, "Pause", "the operator only looks until spec.paused is false"})
-	case now.Phase == redisv1.PhaseScaling && old.Phase != redisv1.PhaseScaling:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventScaling, "Scale", progress(now)})
-	case now.Phase == redisv1.PhaseUpdating && old.Phase != redisv1.PhaseUpdating:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventUpdating, "Update", progress(now)})
-	case now.Phase == redisv1.PhaseRunning && old.Phase == redisv1.PhaseScaling:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventScaled, "Scale", ready.Message})
-	case now.Phase == redisv1.PhaseRunning && old.Phase == redisv1.PhaseUpdating:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventUpdated, "Update", ready.Message})
-	case now.Phase == redisv1.PhaseRunning && old.Phase == redisv1.PhaseRecovering:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventRecovered, "Recover", ready.Message})
-	case now.Phase == redisv1.PhaseRunning && old.Phase != redisv1.PhaseRunning && old.Phase != redisv1.PhasePaused:
-		events = append(events, news{corev1.EventTypeNormal, redisv1.EventCreated, "Create", ready.Message})
-	}
+	events := turns(old, now)
+	ready, before := conditions(old, now, redisv1.ConditionReady)
 	if ready.Reason != redisv1.ReasonConverged && !onTheWay[ready.Reason] && ready.Reason != redisv1.ReasonPaused &&
-		(before == nil || before.Reason != ready.Reason || before.Message != ready.Message) {
+		(before.Reason != ready.Reason || before.Message != ready.Message) {
 		events = append(events, news{corev1.EventTypeWarning, ready.Reason, "Reconcile", ready.Message})
 	}
-	degraded, wasDegraded := meta.FindStatusCondition(now.Conditions, redisv1.ConditionDegraded), meta.FindStatusCondition(old.Conditions, redisv1.ConditionDegraded)
-	if degraded.Status == metav1.ConditionTrue && degraded.Reason != ready.Reason && (wasDegraded == nil || wasDegraded.Reason != degraded.Reason) {
+	if degraded, before := conditions(old, now, redisv1.ConditionDegraded); worthAnEvent(degraded, before, ready) {
 		events = append(events, news{corev1.EventTypeWarning, degraded.Reason, "Reconcile", degraded.Message})
 	}
-	if c := meta.FindStatusCondition(now.Conditions, redisv1.ConditionPersistent); c.Reason == redisv1.ReasonNoStorage &&
-		meta.FindStatusCondition(old.Conditions, redisv1.ConditionPersistent) == nil {
+	if c, before := conditions(old, now, redisv1.ConditionPersistent); c.Reason == redisv1.ReasonNoStorage && before.Reason == "" {
 		events = append(events, news{corev1.EventTypeWarning, c.Reason, "Create", c.Message})
 	}
 	return events
 }
 
-// progress is what the condition Progressing says.
-func progress(s *redisv1.RedisClusterStatus) string {
-	return meta.FindStatusCondition(s.Conditions, redisv1.ConditionProgressing).Message
+// turns are the Events of a new phase.
+func turns(old, now *redisv1.RedisClusterStatus) []news {
+	if now.Phase == old.Phase {
+		return nil
+	}
+	var events []news
+	ready, _ := conditions(old, now, redisv1.ConditionReady)
+	progressing, _ := conditions(old, now, redisv1.ConditionProgressing)
+	over := func(reason, action string) {
+		events = append(events, news{corev1.EventTypeNormal, reason, action, ready.Message})
+	}
+	wentOn := now.Phase == redisv1.PhaseRunning || now.Phase == redisv1.PhaseScaling || now.Phase == redisv1.PhaseUpdating
+	switch {
+	case !wentOn:
+	case old.Phase == redisv1.PhaseScaling:
+		over(redisv1.EventScaled, "Scale")
+	case old.Phase == redisv1.PhaseUpdating && now.Phase == redisv1.PhaseRunning:
+		over(redisv1.EventUpdated, "Update")
+	case old.Phase == redisv1.PhaseRecovering, old.Phase == redisv1.PhaseFailed:
+		over(redisv1.EventRecovered, "Recover")
+	case old.Phase == "", old.Phase == redisv1.PhasePending, old.Phase == redisv1.PhaseCreating:
+		over(redisv1.EventCreated, "Create")
+	}
+	begins := func(reason, action string) {
+		// What a problem keeps from beginning is told as that problem.
+		if progressing.Status == metav1.ConditionTrue {
+			events = append(events, news{corev1.EventTypeNormal, reason, action, progressing.Message})
+		}
+	}
+	switch now.Phase {
+	case redisv1.PhaseScaling:
+		begins(redisv1.EventScaling, "Scale")
+	case redisv1.PhaseUpdating:
+		begins(redisv1.EventUpdating, "Update")
+	case redisv1.PhasePaused:
+		events = append(events, news{corev1.EventTypeNormal, redisv1.EventPaused, "Pause", "the operator only looks until spec.paused is false"})
+	}
+	return events
+}
+
+// worthAnEvent tells whether Degraded says something that neither it said before nor
+// Ready says now.
+func worthAnEvent(degraded, before, ready metav1.Condition) bool {
+	switch {
+	case degraded.Status != metav1.ConditionTrue, degraded.Reason == ready.Reason, degraded.Reason == redisv1.ReasonBlocked:
+		return false
+	case degraded.Reason == redisv1.ReasonInterruptionAhead:
+		return before.Reason != degraded.Reason || before.Message != degraded.Message
+	default:
+		return before.Reason != degraded.Reason
+	}
+}
+
+// conditions are those of a type in two statuses, empty where there is none.
+func conditions(old, now *redisv1.RedisClusterStatus, typ string) (is, was metav1.Condition) {
+	if c := meta.FindStatusCondition(now.Conditions, typ); c != nil {
+		is = *c
+	}
+	if c := meta.FindStatusCondition(old.Conditions, typ); c != nil {
+		was = *c
+	}
+	return is, was
 }
