@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -97,7 +98,7 @@ func (p *pod) holds(keys int) {
 	p.t.Helper()
 	redistest.Eventually(p.t, 20*time.Second, func() error {
 		if n, err := p.try("DBSIZE"); err != nil || fmt.Sprint(n) != fmt.Sprint(keys) {
-			return fmt.Errorf("%s has %v keys, want %d: %v", p.ip, n, keys, err)
+			return errors.Join(fmt.Errorf("%s has %v keys, want %d", p.ip, n, keys), err)
 		}
 		return nil
 	})
@@ -300,7 +301,7 @@ func (p *pod) ends(code int) {
 	}
 	redistest.Eventually(p.t, 3*time.Second, func() error {
 		if err := syscall.Kill(-group, 0); err != syscall.ESRCH {
-			return fmt.Errorf("processes are left: %v", err)
+			return errors.Join(errors.New("processes are left"), err)
 		}
 		return nil
 	})
