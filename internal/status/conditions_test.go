@@ -16,8 +16,8 @@ import (
 )
 
 // alone is a plan to replace the only Pod of a shard.
-func alone(why string) topology.Plan {
-	return topology.Plan{Actions: []topology.Action{{Kind: topology.Replace, Pod: "c-0-0", Alone: true}}, Why: why}
+func alone() topology.Plan {
+	return topology.Plan{Actions: []topology.Action{{Kind: topology.Replace, Pod: "c-0-0", Alone: true}}, Why: "c-0-0 is replaced"}
 }
 
 // broken is the problem of a Pod that does not start.
@@ -244,22 +244,22 @@ func TestConditions(t *testing.T) {
 		{"the only Pod of a shard is about to be replaced", was, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			*f = shaped(3, 1)
 			outdated(f, "c-0-0")
-			f.Plan = alone("c-0-0 is replaced")
+			f.Plan = alone()
 		}, "Updating", "True Updating", "True InterruptionAhead c-0-0 is replaced", ""},
 		{"it is announced also when something else is wrong", was, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			*f = shaped(3, 1)
 			outdated(f, "c-0-0")
-			f.Plan, f.Problems = alone("c-0-0 is replaced"), failed(redisv1.ReasonConfigRefused)
+			f.Plan, f.Problems = alone(), failed(redisv1.ReasonConfigRefused)
 		}, "Updating", "True Updating", "True InterruptionAhead c-0-0 is replaced", "ConfigRefused"},
 		{"in a cluster that is being made too, because the replacement waits for it", created, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			*f = shaped(3, 1)
 			outdated(f, "c-0-0")
-			f.Plan = alone("c-0-0 is replaced")
+			f.Plan = alone()
 		}, "Creating", "True Creating", "True InterruptionAhead c-0-0 is replaced", ""},
 		{"while the operator is paused nothing is ahead", was, func(c *redisv1.RedisCluster, f *status.Facts) {
 			*f, c.Spec.Paused = shaped(3, 1), true
 			outdated(f, "c-0-0")
-			f.Plan = alone("c-0-0 is replaced")
+			f.Plan = alone()
 		}, "Paused", "False Paused", "False Healthy", ""},
 
 		{"paused and whole", redisv1.PhasePaused, func(c *redisv1.RedisCluster, _ *status.Facts) { c.Spec.Paused = true },
@@ -382,7 +382,7 @@ func TestARollIsOnePhase(t *testing.T) {
 func TestALoneMembersRollIsAnnounced(t *testing.T) {
 	var before topology.Node
 	got := story(t, shaped(2, 1),
-		func(f *status.Facts) { outdated(f, "c-0-0"); f.Plan = alone("c-0-0 is replaced") },
+		func(f *status.Facts) { outdated(f, "c-0-0"); f.Plan = alone() },
 		func(f *status.Facts) { pod(f, "c-0-0").Ending, f.Plan = true, waits(topology.WaitPods) },
 		func(f *status.Facts) { before = *pod(f, "c-0-0"); gone(f, "c-0-0"); pod(f, "c-1-0").ClusterOK = false },
 		func(f *status.Facts) {
@@ -397,7 +397,7 @@ func TestALoneMembersRollIsAnnounced(t *testing.T) {
 		t.Error(diff)
 	}
 	got = story(t, shaped(2, 1),
-		func(f *status.Facts) { outdated(f, "c-0-0"); f.Plan = alone("c-0-0 is replaced") },
+		func(f *status.Facts) { outdated(f, "c-0-0"); f.Plan = alone() },
 		func(f *status.Facts) {
 			gone(f, "c-0-0")
 			f.Plan, f.Problems = waits(topology.WaitPods), broken("c-0-0")
