@@ -76,6 +76,10 @@ test: ## Install what the tests need, then run all but e2e, with a real API serv
 test-e2e: ## Run the end-to-end tests on a three-node devcluster of their own (KEEP=1 keeps it).
 	hack/e2e.sh
 
+.PHONY: test-e2e-full
+test-e2e-full: ## The same with the long cases: scaling, rolls, kills in a row.
+	TEST_FLAGS="-tags full -timeout 120m" hack/e2e.sh
+
 .PHONY: bench
 bench: ## Print the figures of docs/benchmarks.md, measured on a devcluster (ARGS="ready rest").
 	@test -d test/bench || { echo "bench: test/bench is not in this tree yet"; exit 1; }

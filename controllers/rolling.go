@@ -123,14 +123,14 @@ func (p *pass) replace(ctx context.Context, a topology.Action) error {
 	if templateOf(set) != p.wantedTemplate(m.shard) || set.Status.ObservedGeneration != set.Generation {
 		return nil
 	}
-	if a.Alone && !p.announced(a.Pod) {
+	if a.Alone && !p.announced() {
 		return nil
 	}
 	return p.evict(ctx, pod)
 }
 
-// announced tells whether the status says that a Pod is about to be replaced.
-func (p *pass) announced(pod string) bool {
+// announced tells whether the status says what the plan is about to do.
+func (p *pass) announced() bool {
 	latest := p.mem.latestStatus(p.cluster)
 	c := meta.FindStatusCondition(latest.Conditions, redisv1.ConditionDegraded)
 	return c != nil && c.Reason == redisv1.ReasonInterruptionAhead && c.Message == p.facts.Plan.Why && c.ObservedGeneration == p.cluster.Generation
@@ -217,19 +217,8 @@ func (p *pass) removeNodes(ctx context.Context, actions []topology.Action) error
 }
 
 func (p *pass) removeMembers(ctx context.Context, shard int, ordinals []int) error {
-	doomed := true
-	for _, ordinal := range ordinals {
-		claim := p.kube.claims[member{shard, ordinal}]
-		if claim == nil || claim.DeletionTimestamp != nil {
-			continue
-		}
-		doomed = false
-		if err := p.deleteExactly(ctx, claim); err != nil {
-			return err
-		}
-	}
-	if !doomed {
-		return nil // the next pass has seen that the volumes go
+	if gone, err := p.removeClaims(ctx, shard, ordinals); err != nil || !gone {
+		return err // the next pass has seen that the volumes go
 	}
 	stay := 0 // the Pods that a StatefulSet keeps are its first ones
 	for i := range p.facts.Observed.Nodes {
@@ -257,6 +246,23 @@ func (p *pass) removeMembers(ctx context.Context, shard int, ordinals []int) err
 		return err
 	}
 	return p.apply(ctx, &appsv1.StatefulSet{}, set.Name, intent)
+}
+
+// removeClaims deletes the claims of members that go, and tells whether all of them
+// were seen to be on their way, or are no more.
+func (p *pass) removeClaims(ctx context.Context, shard int, ordinals []int) (bool, error) {
+	gone := true
+	for _, ordinal := range ordinals {
+		claim := p.kube.claims[member{shard, ordinal}]
+		if claim == nil || claim.DeletionTimestamp != nil {
+			continue
+		}
+		gone = false
+		if err := p.deleteExactly(ctx, claim); err != nil {
+			return false, err
+		}
+	}
+	return gone, nil
 }
 
 // removeShard deletes the objects of a shard that has no member left.

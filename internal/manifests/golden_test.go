@@ -123,7 +123,7 @@ func toYAML(t *testing.T, object any) []byte {
 	}
 	if plain["kind"] == "ConfigMap" {
 		files := plain["data"].(map[string]any)
-		for name, text := range map[string]string{startFile: startScript, readyFile: readyScript, preStopFile: preStopScript} {
+		for name, text := range map[string]string{startFile: startScript, guardFile: guardScript, readyFile: readyScript, preStopFile: preStopScript} {
 			if files[name] != text {
 				t.Errorf("%s of the ConfigMap is not scripts/%s", name, name)
 			}

@@ -34,7 +34,7 @@ const (
 type shell struct {
 	name    string
 	command []string
-	// tools are programs that the image has from its shell's package.
+	// tools are programs that the image has from its shell's package, and sh itself.
 	tools map[string]string
 }
 
@@ -46,14 +46,14 @@ func shells(t *testing.T) []shell {
 	if err != nil {
 		t.Fatalf("install the package dash: %v", err)
 	}
-	found := []shell{{name: "dash", command: []string{dash}}}
+	found := []shell{{name: "dash", command: []string{dash}, tools: map[string]string{"sh": dash}}}
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
 		t.Log("busybox is not installed; only dash is tried")
 		return found
 	}
 	tools := map[string]string{}
-	for _, tool := range []string{"timeout", "sleep", "sha256sum", "date"} {
+	for _, tool := range []string{"timeout", "sleep", "sha256sum", "date", "sh", "cat", "grep", "sed", "sort", "head", "mkdir", "rm"} {
 		tools[tool] = busybox
 	}
 	return append(found, shell{name: "busybox", command: []string{busybox, "sh"}, tools: tools})
@@ -69,6 +69,8 @@ type pod struct {
 	env     []string
 	process *os.Process
 	exited  chan struct{}
+	// code is how the process ended, once exited is closed.
+	code int
 }
 
 // newPod lays out the files of a Pod as its volumes would. Lines are added to
@@ -89,6 +91,7 @@ func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClust
 		}
 		p.write(configDir+"/"+name, text)
 	}
+	p.write("etc/resolv.conf", "nameserver 127.0.0.1\nsearch "+domain+" svc.test test\noptions ndots:5\n")
 	p.write(operatorDir+"/password", operatorPassword)
 	p.write(authDir+"/password", clientPassword)
 	for name, target := range sh.tools {
@@ -99,8 +102,9 @@ func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClust
 	link(t, v, p.path("bin"))
 	p.env = []string{
 		"PATH=" + p.path("bin") + ":/usr/bin:/bin", "ENGINE=" + v.Engine, "POD_IP=" + p.ip.String(),
-		"AUTH_DISABLED=" + strconv.FormatBool(spec.AuthDisabled()),
+		"AUTH_DISABLED=" + strconv.FormatBool(spec.AuthDisabled()), "SERVICE=" + service,
 	}
+	p.named(p.dir, "orders-0-0")
 	t.Cleanup(func() {
 		p.stop(syscall.SIGKILL)
 		if t.Failed() {
@@ -110,12 +114,47 @@ func newPod(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClust
 	return p
 }
 
+// The headless Service of the tests' Pods, and the domain that makes a full name.
+const (
+	service = "orders-headless"
+	domain  = "shop.svc.test"
+)
+
+// named gives a Pod its name. names is the folder that stands for the DNS of the
+// Pods that know each other: a file for each name.
+func (p *pod) named(names, name string) {
+	p.t.Helper()
+	p.env = append(p.env, "POD_NAME="+name, "NAMES="+names)
+	if err := os.WriteFile(filepath.Join(names, name+"."+service+"."+domain+"."), []byte(p.ip.String()+"\n"), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// resolve has the command line client look the names of Pods up as named has
+// written them, and fail as the C library does.
+const resolve = `case $2 in
+*.` + service + "." + domain + `.)
+	if [ -r "$NAMES/$2" ]; then
+		IFS= read -r ip <"$NAMES/$2"
+		shift 2
+		set -- -h "$ip" "$@"
+	else
+		echo "Could not connect to $2: Name or service not known" >&2
+		exit 1
+	fi
+	;;
+esac
+`
+
 // link makes the server and the command line client of a version available in a
 // folder, by the names that its image has.
 func link(t *testing.T, v redistest.Version, bin string) {
 	t.Helper()
 	for _, name := range []string{v.Engine + "-server", v.Engine + "-cli"} {
 		script := "#!/bin/sh\nexec " + strings.Join(program(t, v, name), " ") + " \"$@\"\n"
+		if strings.HasSuffix(name, "-cli") {
+			script = strings.Replace(script, "exec ", resolve+"exec ", 1)
+		}
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -167,6 +206,13 @@ func (p *pod) log() string {
 // start runs start.sh and waits until the server answers. It ends with the test.
 func (p *pod) start() {
 	p.t.Helper()
+	p.launch()
+	p.answers(20 * time.Second)
+}
+
+// launch runs start.sh and does not wait.
+func (p *pod) launch() {
+	p.t.Helper()
 	log, err := os.OpenFile(p.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		p.t.Fatal(err)
@@ -175,8 +221,9 @@ func (p *pod) start() {
 	cmd := p.command(startFile)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A server must not outlive a test process that is killed. The kernel ends
-	// it with the thread that started it, so that thread is kept.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// it with the thread that started it, so that thread is kept. The group takes
+	// the place of the container: all in it end with its first process.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -185,6 +232,7 @@ func (p *pod) start() {
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // its log says why
+			p.code = cmd.ProcessState.ExitCode()
 			close(exited)
 		}
 	}()
@@ -192,9 +240,14 @@ func (p *pod) start() {
 		p.t.Fatal(err)
 	}
 	p.process, p.exited = cmd.Process, exited
-	redistest.Eventually(p.t, 20*time.Second, func() error {
+}
+
+// answers waits until the server answers.
+func (p *pod) answers(limit time.Duration) {
+	p.t.Helper()
+	redistest.Eventually(p.t, limit, func() error {
 		select {
-		case <-exited:
+		case <-p.exited:
 			p.t.Fatal("the server has ended")
 		default:
 		}
@@ -215,6 +268,7 @@ func (p *pod) stop(signal os.Signal) {
 	_ = p.process.Signal(signal)
 	_ = p.process.Signal(syscall.SIGCONT) // a frozen process ends once it runs
 	<-p.exited
+	_ = syscall.Kill(-p.process.Pid, syscall.SIGKILL)
 	p.process = nil
 }
 

@@ -39,12 +39,20 @@ func meet(pods ...*pod) {
 // and waits until slots are served and every replica is counted and up to date.
 func startShards(t *testing.T, sh shell, v redistest.Version, shards, members int) [][]*pod {
 	t.Helper()
+	return startShardsOf(t, sh, v, redisv1.RedisClusterSpec{}, shards, members)
+}
+
+// startShardsOf is startShards with a spec, for its storage.
+func startShardsOf(t *testing.T, sh shell, v redistest.Version, spec redisv1.RedisClusterSpec, shards, members int) [][]*pod {
+	t.Helper()
 	cluster := make([][]*pod, shards)
+	names := t.TempDir()
 	var all []*pod
 	for i := range cluster {
-		for range members {
+		for j := range members {
 			// Pings of the primary would make the replicas' offsets differ now and then.
-			p := newPod(t, sh, v, redisv1.RedisClusterSpec{}, "repl-ping-replica-period 3600")
+			p := newPod(t, sh, v, spec, "repl-ping-replica-period 3600")
+			p.named(names, fmt.Sprintf("orders-%d-%d", i, j))
 			p.start()
 			p.do("CLUSTER", "SET-CONFIG-EPOCH", len(all)+1)
 			cluster[i] = append(cluster[i], p)

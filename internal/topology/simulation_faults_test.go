@@ -69,7 +69,7 @@ func (s *sim) checkPodAction(a Action, p *place) {
 	left := s.newest()
 	srv.data = had
 	for slot, version := range had {
-		if left[slot] < version && s.best[slot] == version && !(a.Kind == Replace && a.Alone) {
+		if left[slot] < version && s.best[slot] == version && (a.Kind != Replace || !a.Alone) {
 			s.failf("%s %s, which holds the only copy of version %d in slot %d", a.Kind, a.Pod, version, slot)
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build full
+
 package e2e
 
 import (
@@ -26,7 +28,7 @@ func TestPrimaryKilled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := load(t, c.manifest)
-			for range 4 {
+			for range 10 {
 				l.reread(l.rc)
 				pod, err := cluster.Primary(t.Context(), l.rc, 0)
 				if err != nil {
@@ -44,7 +46,7 @@ func TestPrimaryKilled(t *testing.T) {
 					}
 					return "", nil
 				})
-				l.awaitWhole(l.rc)
+				l.await(10*time.Minute, "the killed Pod is back", l.phaseIs(l.rc, redisv1.PhaseRunning))
 			}
 			l.awaitEvent(l.rc, redisv1.EventFailedOver)
 			l.intact()
@@ -79,7 +81,7 @@ func TestEviction(t *testing.T) {
 		}
 	}
 	l.awaitReplaced(l.rc, before)
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	if report := l.intact(); report.Gap > 5*time.Second {
 		t.Errorf("clients could not write for %s", report.Gap)
 	}

@@ -1,3 +1,5 @@
+//go:build full
+
 package e2e
 
 import (
@@ -47,7 +49,7 @@ func TestUpgrade(t *testing.T) {
 			before := l.pods(l.rc)
 			l.edit(l.rc, `{spec: {version: "`+c.to+`"}}`)
 			l.awaitEvent(l.rc, redisv1.EventUpdating)
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.awaitEvent(l.rc, redisv1.EventHandedOver)
 			for name, pod := range l.pods(l.rc) {
 				if old := before[name]; old.UID == pod.UID || old.Spec.Containers[0].Image == pod.Spec.Containers[0].Image {
@@ -77,7 +79,7 @@ func TestRollStops(t *testing.T) {
 		l.Errorf("%d of 6 Pods are still those of before, want 5", same)
 	}
 	l.edit(l.rc, `{spec: {image: null, podAnnotations: {a: b}}}`)
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	l.intact()
 }
 
@@ -89,7 +91,7 @@ func TestLoneShardIsAnnounced(t *testing.T) {
 	rc := u.made(`{metadata: {name: one}, spec: {replicas: 2, shards: 2, storage: {size: 64Mi}}}`)
 	keys := u.fill(rc)
 	u.edit(rc, `{spec: {podAnnotations: {a: b}}}`)
-	u.awaitRunning(rc)
+	u.awaitChanged(rc)
 	u.Logf("the Event says: %s", u.awaitEvent(rc, redisv1.ReasonInterruptionAhead))
 	if lost := u.lost(rc, keys); len(lost) > 0 {
 		u.Errorf("the keys of shards %v are lost", lost)
@@ -104,11 +106,11 @@ func TestConfig(t *testing.T) {
 	before := l.pods(l.rc)
 	l.edit(l.rc, `{spec: {config: {maxmemory-policy: allkeys-lru}}}`)
 	l.awaitConfig(l.rc, "maxmemory-policy", "allkeys-lru")
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	l.edit(l.rc, `{spec: {config: {nonsense: "1"}}}`)
 	l.awaitReason(l.rc, toRun, redisv1.ConditionDegraded, metav1.ConditionTrue, redisv1.ReasonConfigRefused, "nonsense", "Unknown option")
 	l.edit(l.rc, `{spec: {config: {nonsense: null}}}`)
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	for name, pod := range l.pods(l.rc) {
 		if old := before[name]; old.UID != pod.UID || restarts(&old) != restarts(&pod) {
 			l.Errorf("%s was restarted", name)
@@ -116,7 +118,7 @@ func TestConfig(t *testing.T) {
 	}
 	l.edit(l.rc, `{spec: {config: {maxmemory-policy: null, tcp-backlog: "300"}}}`)
 	l.await(toRun, "Pods are replaced", l.phaseIs(l.rc, redisv1.PhaseUpdating))
-	l.awaitRunning(l.rc)
+	l.awaitChanged(l.rc)
 	l.awaitConfig(l.rc, "tcp-backlog", "300")
 	l.awaitConfig(l.rc, "maxmemory-policy", "noeviction")
 	l.intact()

@@ -1,3 +1,5 @@
+//go:build full
+
 package e2e
 
 import (
@@ -14,6 +16,15 @@ import (
 	"github.com/example/redis-operator/internal/topology"
 	"github.com/example/redis-operator/test/kube"
 )
+
+// toChange is for what takes Pods one after the other.
+const toChange = 8 * time.Minute
+
+// awaitChanged waits for a change that takes its time.
+func (u *user) awaitChanged(c *redisv1.RedisCluster) {
+	u.Helper()
+	u.awaitRunningFor(c, toChange)
+}
 
 // loaded is a running cluster with writers on it, and data of several kinds.
 type loaded struct {
@@ -139,7 +150,7 @@ func TestScale(t *testing.T) {
 			before := l.slotsByShard(l.rc)
 			l.scale(l.rc, 8)
 			l.awaitEvent(l.rc, redisv1.EventScaling)
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.awaitEvent(l.rc, redisv1.EventScaled)
 			l.even(l.rc, 4)
 			for shard, slots := range l.slotsByShard(l.rc) {
@@ -148,12 +159,12 @@ func TestScale(t *testing.T) {
 				}
 			}
 			l.edit(l.rc, `{spec: {replicas: 7, shards: 3}}`) // uneven, and in
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.even(l.rc, 3)
 			l.edit(l.rc, `{spec: {replicas: 10, shards: 5}}`)
 			l.await(toRun, "slots are on their way", l.phaseIs(l.rc, redisv1.PhaseScaling))
 			l.edit(l.rc, `{spec: {replicas: 4, shards: 2}}`) // reversed in the middle
-			l.awaitRunning(l.rc)
+			l.awaitChanged(l.rc)
 			l.even(l.rc, 2)
 			l.intact()
 			if l.rc.Spec.Storage != nil {

@@ -208,6 +208,7 @@ func TestVolumesThatCannotGrow(t *testing.T) {
 	u.edit(rc, `spec: {storage: {size: 128Mi}}`)
 	u.awaitReason(rc, promptly, redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonStorageNotExpandable,
 		class.Name, "allowVolumeExpansion", "64Mi", "128Mi")
+	u.awaitReason(rc, promptly, redisv1.ConditionDegraded, metav1.ConditionTrue, redisv1.ReasonStorageNotExpandable)
 	u.Logf("the Event says: %s", u.awaitEvent(rc, redisv1.ReasonStorageNotExpandable))
 	if missing, err := notGrown(t.Context(), rc, resource.MustParse("64Mi")); err != nil || missing != "" {
 		t.Errorf("with a refused size %s, %v", missing, err)

@@ -125,7 +125,12 @@ func (u *user) hold(d time.Duration, what string, condition kube.Condition) {
 // spec asks.
 func (u *user) awaitRunning(c *redisv1.RedisCluster) {
 	u.Helper()
-	u.await(toRun, c.Name+" is Running", func(ctx context.Context) (string, error) {
+	u.awaitRunningFor(c, toRun)
+}
+
+func (u *user) awaitRunningFor(c *redisv1.RedisCluster, limit time.Duration) {
+	u.Helper()
+	u.await(limit, c.Name+" is Running", func(ctx context.Context) (string, error) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
 			return "", err
 		}

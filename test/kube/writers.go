@@ -224,7 +224,10 @@ func (w *Writers) read(ctx context.Context, key string) (int, error) {
 			return 0, ctx.Err()
 		}
 		w.rdb.ReloadState(ctx)
-		time.Sleep(hurry)
+		select {
+		case <-ctx.Done():
+		case <-time.After(hurry):
+		}
 	}
 	return 0, err
 }

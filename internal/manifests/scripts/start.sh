@@ -3,7 +3,7 @@
 # configuration that depends on the Pod, then becomes the server.
 #
 # usage: start.sh [root [port]], for tests: where the Pod's volumes are, and the
-# port. The Pod sets ENGINE, POD_IP and AUTH_DISABLED.
+# port. The Pod sets ENGINE, POD_IP and AUTH_DISABLED, and what guard.sh needs.
 set -eu
 # What is written here holds passwords and their hashes.
 umask 077
@@ -76,6 +76,8 @@ write_config
 if [ -s "$root/data/nodes.conf" ]; then
 	# In the background, so that the trap does not have to wait for it.
 	sh "$etc/config/guard.sh" "$root" "$port" &
-	wait $! || exit $?
+	guard=$!
+	trap 'kill "$guard" || :; exit 143' TERM
+	wait "$guard" || exit $?
 fi
 exec "$ENGINE-server" "$run/redis.conf"
