@@ -172,8 +172,10 @@ func (p *pass) nextLook() time.Duration {
 	switch {
 	case p.cluster.Spec.Paused:
 		return restInterval
-	case len(plan.Actions) > 0 && plan.Actions[0].Kind == topology.MoveSlots && p.facts.Err == nil:
+	case len(plan.Actions) > 0 && plan.Actions[0].Kind == topology.MoveSlots && p.facts.Err == nil && len(p.facts.Problems) == 0:
 		return time.Millisecond // the pass has taken its time
+	case len(plan.Actions) > 0 && plan.Actions[0].Kind == topology.MoveSlots:
+		return blockedInterval // a server refuses: asking at once would not help
 	case len(plan.Actions) > 0:
 		return soonest
 	case len(p.facts.Problems) > 0:
