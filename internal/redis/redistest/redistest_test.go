@@ -32,9 +32,14 @@ func TestRestartKeepsTheNode(t *testing.T) {
 				t.Error("it answers after its end")
 			}
 			b.Run()
-			if again := b.Do("CLUSTER", "MYID"); again != id {
-				t.Errorf("id %v, %v before the restart", again, id)
-			}
+			// It listens before it has loaded its data.
+			Eventually(t, 20*time.Second, func() error {
+				again, err := b.Try("CLUSTER", "MYID")
+				if err == nil && again != id {
+					t.Errorf("id %v, %v before the restart", again, id)
+				}
+				return err
+			})
 			// A primary serves two seconds after its start.
 			Eventually(t, 20*time.Second, func() error {
 				value, err := b.Try("GET", "key")
