@@ -181,3 +181,56 @@ func TestRecoverShards(t *testing.T) {
 		},
 	})
 }
+
+func TestConsent(t *testing.T) {
+	// held: the shard's old primary is back without its data, and its start waits.
+	held := func(pods ...string) func(*Desired, *Observed) {
+		return func(_ *Desired, o *Observed) {
+			o.silence(pods...)
+			for _, pod := range pods {
+				o.pod(pod).Held = true
+			}
+		}
+	}
+	checkRule(t, consent, []ruleCase{
+		{name: "nobody is held back", shards: 2, members: 2},
+		{
+			name: "all of the shard have lost their data", shards: 2, members: 2, change: held("c-0-0", "c-0-1"),
+			want: []Action{{Kind: Consent, Pod: "c-0-0"}, {Kind: Consent, Pod: "c-0-1"}}, why: "start anew",
+		},
+		{
+			name: "the other member is empty", shards: 2, members: 2,
+			change: func(d *Desired, o *Observed) {
+				held("c-0-0")(d, o)
+				o.pod("c-0-1").LinkUp, o.pod("c-0-1").Holder, o.pod("c-0-1").Keys = false, false, 0
+			},
+			want: []Action{{Kind: Consent, Pod: "c-0-0"}}, why: "start anew",
+		},
+		{
+			name: "a replica holds a copy", shards: 2, members: 2,
+			change: func(d *Desired, o *Observed) {
+				held("c-0-0")(d, o)
+				o.pod("c-0-1").LinkUp, o.pod("c-0-1").Holder = false, true
+			},
+			wait: WaitRedis, why: "c-0-1 takes its place",
+		},
+		{
+			name: "a replica holds keys that nobody vouches for", shards: 2, members: 2,
+			change: func(d *Desired, o *Observed) {
+				held("c-0-0")(d, o)
+				o.pod("c-0-1").LinkUp, o.pod("c-0-1").Holder = false, false
+			},
+			wait: WaitPerson, why: "c-0-1 still holds a copy",
+		},
+		{
+			name: "unknown: a replica does not answer", shards: 2, members: 2,
+			change: func(d *Desired, o *Observed) { held("c-0-0")(d, o); o.silence("c-0-1") },
+			wait:   WaitPods, why: "once it is known what c-0-1 holds",
+		},
+		{
+			name: "the volume is there and its data are not", shards: 2, members: 2,
+			change: func(d *Desired, o *Observed) { held("c-0-0", "c-0-1")(d, o); o.Volumes = true },
+			wait:   WaitPerson, why: "put the data back",
+		},
+	})
+}
