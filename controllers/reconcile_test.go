@@ -83,6 +83,18 @@ func (s *stage) restart() {
 			}
 			return w.Patch(ctx, o, p, opts...)
 		},
+		Apply: func(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := count(); err != nil {
+				return err
+			}
+			return w.Apply(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return errors.Join(count(), w.Delete(ctx, o, opts...))
+		},
+		SubResourceCreate: func(ctx context.Context, w client.Client, sub string, o, made client.Object, opts ...client.SubResourceCreateOption) error {
+			return errors.Join(count(), w.SubResource(sub).Create(ctx, o, made, opts...))
+		},
 		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if err := count(); err != nil {
 				return err
@@ -139,12 +151,18 @@ func (s *stage) runServers() {
 			s.Fatalf("shard %d has %d members, want %d", shard, *set.Spec.Replicas, members)
 		}
 		for ordinal := range members {
-			server := redistest.Start(s, version, "--user", "operator", "on", ">"+password, "~*", "&*", "+@all",
-				"--masteruser", "operator", "--masterauth", password, "--cluster-allow-replica-migration", "no",
-				"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
+			server := startServer(s, version, password)
 			s.makePod(set, fmt.Sprintf("%s-%d", set.Name, ordinal), server.AddrPort().Addr().String())
 		}
 	}
+}
+
+// startServer starts a server as start.sh does.
+func startServer(t testing.TB, v redistest.Version, password string) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, v, "--user", "operator", "on", ">"+password, "~*", "&*", "+@all",
+		"--masteruser", "operator", "--masterauth", password, "--cluster-allow-replica-migration", "no",
+		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
 }
 
 func (s *stage) makePod(set *appsv1.StatefulSet, name, ip string) {
