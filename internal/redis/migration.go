@@ -44,7 +44,9 @@ const (
 
 // Step moves slots for about the given time, and tells how many the target does
 // not own yet. It ends between two commands, so that one large key can make it last
-// longer. An error reply of a server (IsServer) stops it; what was moved stays moved,
+// longer. Where both servers can, the source hands the slots over by itself, all at
+// once (see export); elsewhere, and for slots that are open already, the keys are moved
+// one batch after the other. An error reply of a server (IsServer) stops it; what was moved stays moved,
 // and the next Step tries the rest again.
 //
 // While a slot is open (CLUSTER SETSLOT MIGRATING and IMPORTING), clients write a key
@@ -59,35 +61,71 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 	if err != nil {
 		return countSlots(m.Slots), err
 	}
+	source, err := m.Source.Probe(ctx)
+	if err != nil {
+		return countSlots(m.Slots), err
+	}
 	arrived, rest := split(m.Slots, target.Slots)
 	// While a slot is marked as importing, gossip does not change its owner: one that
 	// has failed over meanwhile would count as a failed primary for ever, and the
-	// target would find the cluster down.
-	if err := m.Target.SetSlotsOwner(ctx, m.SourceID, m.misattributed(&target, rest)...); err != nil {
+	// target would find the cluster down. It takes the target's mark off.
+	wrong := misattributed(&target, m.SourceID, rest)
+	if err := m.Target.SetSlotsOwner(ctx, m.SourceID, wrong...); err != nil {
 		return countSlots(rest), err
+	}
+	for slot := range target.Importing {
+		if in, _ := split([]SlotRange{{First: slot, Last: slot}}, wrong); len(in) > 0 {
+			delete(target.Importing, slot)
+		}
 	}
 	// An earlier migration may have ended between the claim and the word of it.
-	if err := m.spread(ctx, arrived); err != nil {
+	if err := m.spread(ctx, misattributed(&source, m.TargetID, arrived)); err != nil {
 		return countSlots(rest), err
 	}
-	for len(rest) > 0 {
-		batch, after := cut(rest, batchSlots)
-		done, err := m.moveBatch(ctx, batch, end)
+	if len(rest) == 0 {
+		return 0, nil
+	}
+	marks := marks{importing: target.Importing, migrating: source.Migrating}
+	able, err := m.exports(ctx)
+	if err != nil {
+		return countSlots(rest), err
+	}
+	if !able {
+		return m.move(ctx, rest, marks, end)
+	}
+	// Slots that are open already get there key by key: part of their keys has.
+	open, closed := parted(rest, func(slot int) bool { return marks.importing[slot] != "" || marks.migrating[slot] != "" })
+	if len(open) > 0 {
+		left, err := m.move(ctx, open, marks, end)
+		return left + countSlots(closed), err
+	}
+	done, err := m.export(ctx, rest, end)
+	if done {
+		rest = nil
+	}
+	return countSlots(rest), err
+}
+
+// move moves slots key by key, until the given time, and tells how many are left.
+func (m *Migration) move(ctx context.Context, slots []SlotRange, marks marks, end time.Time) (left int, err error) {
+	for len(slots) > 0 {
+		batch, after := cut(slots, batchSlots)
+		done, err := m.moveBatch(ctx, batch, marks, end)
 		if err != nil || !done {
-			return countSlots(rest), err
+			return countSlots(slots), err
 		}
-		if rest = after; time.Now().After(end) {
+		if slots = after; time.Now().After(end) {
 			break
 		}
 	}
-	return countSlots(rest), nil
+	return countSlots(slots), nil
 }
 
-// misattributed are the slots that the target believes somebody else than the
-// source to own.
-func (m *Migration) misattributed(target *State, slots []SlotRange) []SlotRange {
-	for _, p := range target.Peers {
-		if p.ID == m.SourceID {
+// misattributed are the slots that a node believes somebody else than an owner to
+// have; none while it does not know that owner.
+func misattributed(of *State, owner string, slots []SlotRange) []SlotRange {
+	for _, p := range of.Peers {
+		if p.ID == owner {
 			_, others := split(slots, p.Slots)
 			return others
 		}
@@ -95,12 +133,19 @@ func (m *Migration) misattributed(target *State, slots []SlotRange) []SlotRange 
 	return nil
 }
 
-// moveBatch moves some slots; false if the time was up before they were empty.
-func (m *Migration) moveBatch(ctx context.Context, batch []SlotRange, end time.Time) (bool, error) {
-	if err := m.Target.SetSlotsImporting(ctx, m.SourceID, batch...); err != nil {
+// marks are the open slots of both sides when the Step began.
+type marks struct{ importing, migrating map[int]string }
+
+// moveBatch moves some slots; false if the time was up before they were empty. What
+// is marked already is not marked again: Valkey 8 has each mark acknowledged by the
+// replicas, so that the marks of a batch can take longer than a Step.
+func (m *Migration) moveBatch(ctx context.Context, batch []SlotRange, marks marks, end time.Time) (bool, error) {
+	_, unmarked := parted(batch, func(slot int) bool { return marks.importing[slot] == m.SourceID })
+	if err := m.Target.SetSlotsImporting(ctx, m.SourceID, unmarked...); err != nil {
 		return false, err
 	}
-	if err := m.Source.SetSlotsMigrating(ctx, m.TargetID, batch...); err != nil {
+	_, unmarked = parted(batch, func(slot int) bool { return marks.migrating[slot] == m.TargetID })
+	if err := m.Source.SetSlotsMigrating(ctx, m.TargetID, unmarked...); err != nil {
 		return false, err
 	}
 	for {
@@ -162,16 +207,17 @@ func (m *Migration) spread(ctx context.Context, slots []SlotRange) error {
 	return err
 }
 
-// moveKeys moves the keys of slots, given with their numbers of keys, once around.
+// moveKeys moves the keys of slots, given with their numbers of keys, once around. It
+// moves some even when the time is up, so that every Step gets on.
 func (m *Migration) moveKeys(ctx context.Context, counts map[int]int64, end time.Time) error {
 	slots := make([]int, 0, len(counts))
 	for slot := range counts {
 		slots = append(slots, slot)
 	}
-	for len(slots) > 0 && time.Now().Before(end) {
+	for len(slots) > 0 {
 		some := slots[:min(slotsAtOnce, len(slots))]
 		slots = slots[len(some):]
-		if err := m.moveSome(ctx, some); err != nil {
+		if err := m.moveSome(ctx, some); err != nil || time.Now().After(end) {
 			return err
 		}
 	}
@@ -249,14 +295,18 @@ func countSlots(ranges []SlotRange) int {
 
 // split parts slots into those within others and the rest.
 func split(slots, others []SlotRange) (in, rest []SlotRange) {
-	within := func(slot int) bool {
+	return parted(slots, func(slot int) bool {
 		for _, r := range others {
 			if r.First <= slot && slot <= r.Last {
 				return true
 			}
 		}
 		return false
-	}
+	})
+}
+
+// parted parts slots into those that are within something and the rest.
+func parted(slots []SlotRange, within func(slot int) bool) (in, rest []SlotRange) {
 	for _, r := range slots {
 		for slot := r.First; slot <= r.Last; slot++ {
 			if within(slot) {
