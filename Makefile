@@ -37,9 +37,10 @@ help: ## List the targets.
 ##@ Development
 
 .PHONY: manifests
-manifests: ## Generate the CRD and the manager's Role from the Go markers.
+manifests: ## Generate the CRDs and the manager's roles from the Go markers.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=manager-cluster-role,fileName=cluster_role.yaml paths=. output:rbac:dir=config/rbac
 
 .PHONY: generate
 generate: ## Generate the deep-copy methods of the API types.

@@ -77,6 +77,14 @@ func parseFlags() *flags {
 	return f
 }
 
+// All that the manager asks for beyond the namespaces that it watches: a
+// StorageClass has none, and the metrics endpoint asks the API server who is
+// scraping it. The rules inside namespaces are in controllers/.
+//
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 // run builds the manager and blocks until a signal ends it.
 func run(f *flags) error {
 	namespaces := watchNamespaces(os.Getenv("WATCH_NAMESPACE"))
