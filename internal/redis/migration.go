@@ -68,8 +68,8 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 	arrived, rest := split(m.Slots, target.Slots)
 	// While a slot is marked as importing, gossip does not change its owner: one that
 	// has failed over meanwhile would count as a failed primary for ever, and the
-	// target would find the cluster down. It takes the target's mark off.
-	wrong := misattributed(&target, m.SourceID, rest)
+	// target would find the cluster down. Both marks go with that.
+	wrong := misled(&target, m.SourceID, rest)
 	if err := m.Target.SetSlotsOwner(ctx, m.SourceID, wrong...); err != nil {
 		return countSlots(rest), err
 	}
@@ -79,7 +79,7 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 		}
 	}
 	// An earlier migration may have ended between the claim and the word of it.
-	if err := m.spread(ctx, misattributed(&source, m.TargetID, arrived)); err != nil {
+	if err := m.spread(ctx, misled(&source, m.TargetID, arrived)); err != nil {
 		return countSlots(rest), err
 	}
 	if len(rest) == 0 {
@@ -121,13 +121,19 @@ func (m *Migration) move(ctx context.Context, slots []SlotRange, marks marks, en
 	return countSlots(slots), nil
 }
 
-// misattributed are the slots that a node believes somebody else than an owner to
-// have; none while it does not know that owner.
-func misattributed(of *State, owner string, slots []SlotRange) []SlotRange {
-	for _, p := range of.Peers {
+// misled are the slots of an owner that a node believes somebody else to have, or has
+// marked as on their way from itself: gossip tells of an owner and takes no mark off,
+// and a server with both marks shows this one alone. None while the node does not know
+// the owner.
+func misled(node *State, owner string, slots []SlotRange) []SlotRange {
+	for _, p := range node.Peers {
 		if p.ID == owner {
-			_, others := split(slots, p.Slots)
-			return others
+			right, _ := split(slots, p.Slots)
+			_, out := parted(slots, func(slot int) bool {
+				in, _ := split([]SlotRange{{First: slot, Last: slot}}, right)
+				return len(in) > 0 && node.Migrating[slot] == ""
+			})
+			return out
 		}
 	}
 	return nil
