@@ -75,6 +75,9 @@ type Task struct {
 	// append-only file. Seed only.
 	DataDir    string `json:"dataDir,omitempty"`
 	AppendOnly bool   `json:"appendOnly,omitempty"`
+	// OnlyPod is the one Pod that is seeded: where the environment's POD_NAME
+	// differs, nothing is done and that is a success. Empty: any. Seed only.
+	OnlyPod string `json:"onlyPod,omitempty"`
 }
 
 // Destination is where backups are kept: exactly one of its fields is set.
