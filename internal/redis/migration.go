@@ -3,7 +3,9 @@ package redis
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -43,11 +45,11 @@ const (
 )
 
 // Step moves slots for about the given time, and tells how many the target does
-// not own yet. It ends between two commands, so that one large key can make it last
-// longer. Where both servers can, the source hands the slots over by itself, all at
-// once (see export); elsewhere, and for slots that are open already, the keys are moved
-// one batch after the other. An error reply of a server (IsServer) stops it; what was moved stays moved,
-// and the next Step tries the rest again.
+// not own yet. Where both servers can, the source hands the slots over by itself, all
+// at once (see export); elsewhere, and for slots that are open already, the keys are
+// moved batch by batch. It ends between two commands, so that one large key can make it
+// last longer. An error reply of a server (IsServer) stops it; what was moved stays
+// moved, and the next Step tries the rest again.
 //
 // While a slot is open (CLUSTER SETSLOT MIGRATING and IMPORTING), clients write a key
 // at the source as long as it is there, and at the target otherwise. So the source's
@@ -73,11 +75,7 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 	if err := m.Target.SetSlotsOwner(ctx, m.SourceID, wrong...); err != nil {
 		return countSlots(rest), err
 	}
-	for slot := range target.Importing {
-		if in, _ := split([]SlotRange{{First: slot, Last: slot}}, wrong); len(in) > 0 {
-			delete(target.Importing, slot)
-		}
-	}
+	maps.DeleteFunc(target.Importing, func(slot int, _ string) bool { return contains(wrong, slot) })
 	// An earlier migration may have ended between the claim and the word of it.
 	if err := m.spread(ctx, misled(&source, m.TargetID, arrived)); err != nil {
 		return countSlots(rest), err
@@ -128,11 +126,7 @@ func (m *Migration) move(ctx context.Context, slots []SlotRange, marks marks, en
 func misled(node *State, owner string, slots []SlotRange) []SlotRange {
 	for _, p := range node.Peers {
 		if p.ID == owner {
-			right, _ := split(slots, p.Slots)
-			_, out := parted(slots, func(slot int) bool {
-				in, _ := split([]SlotRange{{First: slot, Last: slot}}, right)
-				return len(in) > 0 && node.Migrating[slot] == ""
-			})
+			_, out := parted(slots, func(slot int) bool { return contains(p.Slots, slot) && node.Migrating[slot] == "" })
 			return out
 		}
 	}
@@ -301,14 +295,11 @@ func countSlots(ranges []SlotRange) int {
 
 // split parts slots into those within others and the rest.
 func split(slots, others []SlotRange) (in, rest []SlotRange) {
-	return parted(slots, func(slot int) bool {
-		for _, r := range others {
-			if r.First <= slot && slot <= r.Last {
-				return true
-			}
-		}
-		return false
-	})
+	return parted(slots, func(slot int) bool { return contains(others, slot) })
+}
+
+func contains(ranges []SlotRange, slot int) bool {
+	return slices.ContainsFunc(ranges, func(r SlotRange) bool { return r.First <= slot && slot <= r.Last })
 }
 
 // parted parts slots into those that are within something and the rest.

@@ -21,6 +21,7 @@ const (
 // exportJob is an entry of CLUSTER GETSLOTMIGRATIONS (Valkey 9): slots that this
 // node hands over to another by itself. It lives in the server's memory.
 type exportJob struct {
+	name    string
 	target  string
 	slots   []SlotRange
 	state   string
@@ -57,12 +58,13 @@ func (m *Migration) exports(ctx context.Context) (bool, error) {
 // job ends otherwise: after any failure the slots are the source's, whole.
 func (m *Migration) export(ctx context.Context, slots []SlotRange, end time.Time) (bool, error) {
 	started, waited := false, false
+	earlier := map[string]bool{} // names, once one is started here
 	for {
 		jobs, err := m.exportJobs(ctx)
 		if err != nil {
 			return false, err
 		}
-		last := lastOf(jobs, m.TargetID, slots)
+		last := lastOf(jobs, m.TargetID, slots, earlier)
 		switch {
 		case last != nil && last.active():
 			waited = true
@@ -79,6 +81,9 @@ func (m *Migration) export(ctx context.Context, slots []SlotRange, end time.Time
 				return false, err
 			}
 			started = true
+			for _, j := range jobs {
+				earlier[j.name] = true
+			}
 		}
 		if time.Now().After(end) {
 			return false, nil
@@ -99,14 +104,14 @@ func migrateSlots(ctx context.Context, slots []SlotRange, target string) goredis
 	return goredis.NewStatusCmd(ctx, append(args, "NODE", target)...)
 }
 
-// lastOf is the newest job that moves any of some slots to a node; one that is under
-// way before those that have ended, and one to another node too: the source refuses a
-// second job for a slot.
-func lastOf(jobs []exportJob, target string, slots []SlotRange) *exportJob {
+// lastOf is the newest job that moves any of some slots to a node, but for some; one
+// that is under way before those that have ended, and one to another node too: the
+// source refuses a second job for a slot.
+func lastOf(jobs []exportJob, target string, slots []SlotRange, but map[string]bool) *exportJob {
 	var last *exportJob
 	for i := range jobs {
 		j := &jobs[i]
-		if in, _ := split(j.slots, slots); len(in) == 0 {
+		if in, _ := split(j.slots, slots); len(in) == 0 || but[j.name] {
 			continue
 		}
 		switch {
@@ -119,7 +124,7 @@ func lastOf(jobs []exportJob, target string, slots []SlotRange) *exportJob {
 	return last
 }
 
-// exportJobs lists the source's jobs, the newest first.
+// exportJobs lists the source's jobs, as far back as it remembers them.
 func (m *Migration) exportJobs(ctx context.Context) ([]exportJob, error) {
 	clock, list := goredis.NewTimeCmd(ctx, "TIME"), goredis.NewSliceCmd(ctx, "CLUSTER", "GETSLOTMIGRATIONS")
 	if err := m.Source.do(ctx, 0, clock, list); err != nil {
@@ -152,7 +157,7 @@ func parseExportJob(fields []any, now time.Time) (*exportJob, error) {
 	if text["operation"] != "EXPORT" {
 		return nil, nil
 	}
-	job := &exportJob{target: text["target_node"], state: text["state"], message: text["message"]}
+	job := &exportJob{name: text["name"], target: text["target_node"], state: text["state"], message: text["message"]}
 	for part := range strings.FieldsSeq(text["slot_ranges"]) {
 		first, last, ok := strings.Cut(part, "-")
 		if !ok {
