@@ -187,19 +187,22 @@ func (s *stage) makePod(set *appsv1.StatefulSet, name, ip string) {
 	}
 }
 
+// operators are what an operator may live through before each of its passes.
+var operators = map[string]func(s *stage, pass int){
+	"steady":                      func(*stage, int) {},
+	"restarted before every pass": func(s *stage, _ int) { s.restart() },
+	"every second pass loses a write": func(s *stage, pass int) {
+		if s.failAt = 0; pass%2 == 0 {
+			s.failAt = s.writes + 1 + pass/2%8
+		}
+	},
+}
+
 // TestAClusterIsFormed brings real servers together, with an operator that
 // lives through it, one that starts anew before every pass, and one whose
 // writes fail, each once.
 func TestAClusterIsFormed(t *testing.T) {
-	for name, before := range map[string]func(*stage, int){
-		"steady":                      func(*stage, int) {},
-		"restarted before every pass": func(s *stage, _ int) { s.restart() },
-		"every second pass loses a write": func(s *stage, pass int) {
-			if s.failAt = 0; pass%2 == 0 {
-				s.failAt = s.writes + 1 + pass/2%8
-			}
-		},
-	} {
+	for name, before := range operators {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			six := int32(6)

@@ -19,9 +19,7 @@ func TestMigrationWay(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v redistest.Version) {
 		members := form(t, v, 2, 0)
 		c := clusterOf(t, members)
-		for i := range 500 {
-			ok(t, c.Set(t.Context(), fmt.Sprintf("key-%d", i), i, 0).Err())
-		}
+		setKeys(t, c, 500)
 		finish(t, migration(members, redis.SlotRange{First: 0, Last: 1000}))
 		stats := fmt.Sprint(members[0].Do("INFO", "commandstats"))
 		if key := strings.Contains(stats, "cmdstat_migrate:"); key == handsOver(v) {
@@ -68,9 +66,7 @@ func TestMigrationAcrossFailovers(t *testing.T) {
 			eachVersion(t, func(t *testing.T, v redistest.Version) {
 				members := form(t, v, 3, 3, "--cluster-node-timeout", "2000")
 				c := clusterOf(t, members)
-				for i := range 20000 {
-					ok(t, c.Set(t.Context(), fmt.Sprintf("key-%d", i), i, 0).Err())
-				}
+				setKeys(t, c, 20000)
 				slots := redis.SlotRange{First: 0, Last: 2000}
 				w := startWriters(t, c, 2)
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
@@ -84,19 +80,9 @@ func TestMigrationAcrossFailovers(t *testing.T) {
 
 				// As the operator's passes do: what a server refuses is tried again.
 				m := migration(members[:3], slots)
-				redistest.Eventually(t, patience, func() error {
-					left, err := m.Step(t.Context(), time.Second)
-					if err == nil && left > 0 {
-						err = fmt.Errorf("%d slots are left", left)
-					}
-					return err
-				})
+				persist(t, m)
 				w.check(t, c)
-				for i := range 20000 {
-					if got, err := c.Get(t.Context(), fmt.Sprintf("key-%d", i)).Int(); err != nil || got != i {
-						t.Fatalf("key-%d is %d, %v", i, got, err)
-					}
-				}
+				checkKeys(t, c, 20000)
 				for _, n := range members[:3] {
 					n.await(t, "without open slots", func(s redis.State) bool {
 						return s.SlotsAssigned == redis.SlotCount && len(s.Importing)+len(s.Migrating) == 0
@@ -117,9 +103,7 @@ func TestExportFails(t *testing.T) {
 		}
 		members := form(t, v, 2, 0)
 		c := clusterOf(t, members)
-		for i := range 2000 {
-			ok(t, c.Set(t.Context(), fmt.Sprintf("key-%d", i), i, 0).Err())
-		}
+		setKeys(t, c, 2000)
 		slots := redis.SlotRange{First: 0, Last: 1000}
 		members[1].Freeze()
 		members[0].Do("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slots.First, slots.Last, "NODE", members[1].id)
@@ -133,18 +117,8 @@ func TestExportFails(t *testing.T) {
 		if s := members[0].state(t); len(s.Slots) != 1 || s.Slots[0].First != 0 {
 			t.Errorf("the source has slots %v", s.Slots)
 		}
-		redistest.Eventually(t, patience, func() error {
-			left, err := m.Step(t.Context(), time.Second)
-			if err == nil && left > 0 {
-				err = fmt.Errorf("%d slots are left", left)
-			}
-			return err
-		})
-		for i := range 2000 {
-			if got, err := c.Get(t.Context(), fmt.Sprintf("key-%d", i)).Int(); err != nil || got != i {
-				t.Fatalf("key-%d is %d, %v", i, got, err)
-			}
-		}
+		persist(t, m)
+		checkKeys(t, c, 2000)
 	})
 }
 
@@ -153,9 +127,7 @@ func TestMigrationOfOpenSlots(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v redistest.Version) {
 		members := form(t, v, 2, 0)
 		c := clusterOf(t, members)
-		for i := range 2000 {
-			ok(t, c.Set(t.Context(), fmt.Sprintf("key-%d", i), i, 0).Err())
-		}
+		setKeys(t, c, 2000)
 		opened := redis.SlotRange{First: 10, Last: 12}
 		ok(t, members[1].SetSlotsImporting(t.Context(), members[0].id, opened))
 		ok(t, members[0].SetSlotsMigrating(t.Context(), members[1].id, opened))
@@ -165,10 +137,6 @@ func TestMigrationOfOpenSlots(t *testing.T) {
 				return s.SlotsAssigned == redis.SlotCount && len(s.Importing)+len(s.Migrating) == 0
 			})
 		}
-		for i := range 2000 {
-			if got, err := c.Get(t.Context(), fmt.Sprintf("key-%d", i)).Int(); err != nil || got != i {
-				t.Fatalf("key-%d is %d, %v", i, got, err)
-			}
-		}
+		checkKeys(t, c, 2000)
 	})
 }

@@ -39,6 +39,36 @@ func finish(t *testing.T, m *redis.Migration) {
 	}
 }
 
+// persist steps until nothing is left, as the operator's passes do: what a server
+// refuses is tried again.
+func persist(t *testing.T, m *redis.Migration) {
+	t.Helper()
+	redistest.Eventually(t, patience, func() error {
+		left, err := m.Step(t.Context(), time.Second)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d slots are left", left)
+		}
+		return err
+	})
+}
+
+// setKeys writes n keys, and checkKeys reads them.
+func setKeys(t *testing.T, c *goredis.ClusterClient, n int) {
+	t.Helper()
+	for i := range n {
+		ok(t, c.Set(t.Context(), fmt.Sprintf("key-%d", i), i, 0).Err())
+	}
+}
+
+func checkKeys(t *testing.T, c *goredis.ClusterClient, n int) {
+	t.Helper()
+	for i := range n {
+		if got, err := c.Get(t.Context(), fmt.Sprintf("key-%d", i)).Int(); err != nil || got != i {
+			t.Fatalf("key-%d is %d, %v", i, got, err)
+		}
+	}
+}
+
 // clusterOf is a client of the whole cluster, as users have it.
 func clusterOf(t *testing.T, members []member) *goredis.ClusterClient {
 	t.Helper()
@@ -100,9 +130,7 @@ func TestMigration(t *testing.T) {
 		c := clusterOf(t, members)
 		ctx := t.Context()
 		slots := members[0].state(t).Slots
-		for i := range 3000 {
-			ok(t, c.Set(ctx, fmt.Sprintf("key-%d", i), i, 0).Err())
-		}
+		setKeys(t, c, 3000)
 		for i := range 200 {
 			ok(t, c.Set(ctx, fmt.Sprintf("lasting-%d", i), i, time.Hour).Err())
 			ok(t, c.Set(ctx, fmt.Sprintf("passing-%d", i), i, time.Millisecond).Err())
@@ -119,11 +147,7 @@ func TestMigration(t *testing.T) {
 		for _, m := range members {
 			m.await(t, "seeing the new owner", func(s redis.State) bool { return s.SlotsAssigned == redis.SlotCount && len(s.Importing) == 0 })
 		}
-		for i := range 3000 {
-			if got, err := c.Get(ctx, fmt.Sprintf("key-%d", i)).Int(); err != nil || got != i {
-				t.Fatalf("key-%d is %d, %v", i, got, err)
-			}
-		}
+		checkKeys(t, c, 3000)
 		for i := range 200 {
 			if ttl := c.TTL(ctx, fmt.Sprintf("lasting-%d", i)).Val(); ttl <= 50*time.Minute || ttl > time.Hour {
 				t.Errorf("lasting-%d lives for %s", i, ttl)
@@ -144,9 +168,7 @@ func TestMigrationInterrupted(t *testing.T) {
 		members := form(t, v, 2, 0)
 		c := clusterOf(t, members)
 		slots := redis.SlotRange{First: 0, Last: 700}
-		for i := range 4000 {
-			ok(t, c.Set(t.Context(), fmt.Sprintf("key-%d", i), i, 0).Err())
-		}
+		setKeys(t, c, 4000)
 		w := startWriters(t, c, 2)
 		for delay := time.Millisecond; ; delay += delay / 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), delay)
@@ -160,11 +182,7 @@ func TestMigrationInterrupted(t *testing.T) {
 		back := []member{members[1], members[0]}
 		finish(t, migration(back, slots))
 		w.check(t, c)
-		for i := range 4000 {
-			if got, err := c.Get(t.Context(), fmt.Sprintf("key-%d", i)).Int(); err != nil || got != i {
-				t.Fatalf("key-%d is %d, %v", i, got, err)
-			}
-		}
+		checkKeys(t, c, 4000)
 	})
 }
 
@@ -208,13 +226,7 @@ func TestMigrationRefused(t *testing.T) {
 		}
 		m.Password = "another"
 		members[0].Do("CONFIG", "SET", "masterauth", "another")
-		redistest.Eventually(t, patience, func() error {
-			left, err := m.Step(t.Context(), time.Second)
-			if err == nil && left > 0 {
-				err = fmt.Errorf("%d slots are left", left)
-			}
-			return err
-		})
+		persist(t, m)
 	})
 }
 
