@@ -27,7 +27,8 @@ type Snapshot struct {
 	conn net.Conn
 	in   *bufio.Reader
 	stop func() bool
-	ctx  context.Context //nolint:containedctx // a Snapshot is one stream within one call
+	// ctx bounds the stream, which is one call.
+	ctx context.Context
 	// left is what is still to come of an RDB whose size is known.
 	left int64
 	// mark ends an RDB whose size is not known; held is what may be its beginning.
