@@ -1,7 +1,7 @@
 package v1
 
 // Phase is a summary of a RedisCluster for people.
-// +kubebuilder:validation:Enum=Pending;Creating;Running;Scaling;Updating;Recovering;Paused;Failed
+// +kubebuilder:validation:Enum=Pending;Creating;Restoring;Running;Scaling;Updating;Recovering;Paused;Failed
 type Phase string
 
 // The phases. Conditions say more and are the contract.

@@ -17,7 +17,7 @@ var (
 	GroupVersion = schema.GroupVersion{Group: "redis.example.com", Version: "v1"}
 
 	schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-		s.AddKnownTypes(GroupVersion, &RedisCluster{}, &RedisClusterList{})
+		s.AddKnownTypes(GroupVersion, &RedisCluster{}, &RedisClusterList{}, &RedisBackup{}, &RedisBackupList{})
 		metav1.AddToGroupVersion(s, GroupVersion)
 		return nil
 	})

@@ -20,6 +20,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.shards) || self.shards <= self.replicas",messageExpression="'shards (%d) must not exceed replicas (%d): every shard needs a node to hold its slots'.format([self.shards, self.replicas])"
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage)",message="storage can be neither added nor removed once the cluster exists: make a new cluster and move the data"
+// +kubebuilder:validation:XValidation:rule="has(self.restoreFrom) == has(oldSelf.restoreFrom) && (!has(self.restoreFrom) || self.restoreFrom == oldSelf.restoreFrom)",message="restoreFrom is for a new cluster and cannot be changed: make a new cluster to restore into"
 type RedisClusterSpec struct {
 	// replicas is the number of Redis nodes (Pods) in all, primaries and their
 	// replicas together. Six nodes are three shards of a primary and a replica.
@@ -140,6 +141,16 @@ type RedisClusterSpec struct {
 	// +optional
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
 
+	// backup makes a RedisBackup at each tick of a schedule.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
+
+	// restoreFrom starts the new cluster from a backup. It is set when the cluster
+	// is created, and cannot be changed. Slots and keys then move until there are
+	// spec.shards shards, whatever number the backup has.
+	// +optional
+	RestoreFrom *RestoreSource `json:"restoreFrom,omitempty"`
+
 	// paused stops every change by the operator: it looks and reports, and
 	// touches neither Kubernetes objects nor Redis.
 	// +optional
@@ -231,8 +242,17 @@ type RedisClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: Ready, Available, Progressing, Degraded, Persistent, and
-	// NameConflict and Stalled while they are so.
+	// restore is the backup that the cluster starts, or has started, from.
+	// +optional
+	Restore *RestoreStatus `json:"restore,omitempty"`
+
+	// lastScheduleTime is the last tick of spec.backup.schedule that was dealt with.
+	// +optional
+	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
+
+	// conditions: Ready, Available, Progressing, Degraded, Persistent; Restored
+	// and BackupScheduled where the spec asks for it; NameConflict and Stalled
+	// while they are so.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
