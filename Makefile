@@ -144,7 +144,7 @@ undeploy: ## Remove the operator and the CRD, and with it every RedisCluster.
 
 # overlay prints config/default with the image IMG, leaving the tree as it is.
 define overlay
-mkdir -p dist/deploy && printf 'resources: [../../config/default]\n' >dist/deploy/kustomization.yaml && (cd dist/deploy && go tool -modfile=$(CURDIR)/hack/tools/go.mod kustomize edit set image redis-operator=$(IMG)) && $(KUSTOMIZE) build dist/deploy
+mkdir -p dist/deploy && cp config/default/operator_image.yaml dist/deploy/ && printf 'resources: [../../config/default]\nreplacements: [{path: operator_image.yaml}]\n' >dist/deploy/kustomization.yaml && (cd dist/deploy && go tool -modfile=$(CURDIR)/hack/tools/go.mod kustomize edit set image redis-operator=$(IMG)) && $(KUSTOMIZE) build dist/deploy
 endef
 
 # reachable fails in one line when there is no cluster to talk to.

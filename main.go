@@ -1,5 +1,5 @@
-// Command manager runs the operator: it watches RedisClusters and makes Redis
-// Clusters of them.
+// Command manager runs the operator: it watches RedisClusters and RedisBackups,
+// makes Redis Clusters of the ones and takes the others.
 package main
 
 import (
@@ -10,8 +10,10 @@ import (
 	"os"
 	"strings"
 	"time"
+	_ "time/tzdata" // the zones of schedules, whatever the image holds
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -111,9 +113,17 @@ func run(f *flags) error {
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder("redis-operator"),
+		// The image of this very Pod: backups and restores run in it.
+		OperatorImage: os.Getenv("OPERATOR_IMAGE"),
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the RedisCluster controller: %w", err)
+	}
+	backups := &controllers.RedisBackupReconciler{
+		Client: reconciler.Client, APIReader: reconciler.APIReader, Recorder: reconciler.Recorder, OperatorImage: reconciler.OperatorImage,
+	}
+	if err := backups.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up the RedisBackup controller: %w", err)
 	}
 	ctrl.Log.WithName("setup").Info("the manager starts", "version", version, "namespaces", namespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
@@ -169,6 +179,8 @@ func cacheOptions(namespaces []string) cache.Options {
 	applied := cache.ByObject{Label: own}
 	observed := cache.ByObject{Label: own, Transform: cache.TransformStripManagedFields()}
 	o := cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&redisv1.RedisBackup{}:          {Transform: cache.TransformStripManagedFields()},
+		&batchv1.Job{}:                  observed,
 		&redisv1.RedisCluster{}:         {Transform: cache.TransformStripManagedFields()},
 		&corev1.Pod{}:                   observed,
 		&corev1.PersistentVolumeClaim{}: observed,
@@ -191,7 +203,7 @@ func cacheOptions(namespaces []string) cache.Options {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		redisv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme, storagev1.AddToScheme,
+		redisv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, networkingv1.AddToScheme, storagev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			// The kinds are compiled in: this cannot depend on anything outside.

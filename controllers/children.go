@@ -46,8 +46,10 @@ func (p *pass) ensureChildren(ctx context.Context) error {
 	}
 	var sets []func() error
 	rest := []func() error{
-		func() error { return p.apply(ctx, &corev1.Service{}, c.Name, manifests.ClientService(c)) },
 		func() error { return p.apply(ctx, &networkingv1.NetworkPolicy{}, c.Name, manifests.NetworkPolicy(c)) },
+	}
+	if p.facts.Desired.Seeds == 0 { // clients are let in when the backup is in its place
+		rest = append(rest, func() error { return p.apply(ctx, &corev1.Service{}, c.Name, manifests.ClientService(c)) })
 	}
 	for shard, members := range p.shards() {
 		name := manifests.ShardName(c, shard)
@@ -71,13 +73,17 @@ func (p *pass) ensureChildren(ctx context.Context) error {
 }
 
 // shards are the members that each shard's StatefulSet is given: never fewer than
-// it has, because taking nodes away needs their data moved first. Volumes that an
+// it has, because taking nodes away needs their data moved first. A shard of a
+// backup has one to be filled. Volumes that an
 // earlier cluster of this name has left are all started, wanted or not: what is on
 // them is seen before anything is decided about it.
 func (p *pass) shards() map[int]int {
 	out := map[int]int{}
 	for shard, members := range p.facts.Desired.Members {
 		out[shard] = members
+	}
+	for shard := range p.facts.Desired.Seeds {
+		out[shard] = max(out[shard], 1)
 	}
 	for m, claim := range p.kube.claims {
 		if p.kube.statefulSets[m.shard] == nil && claim.DeletionTimestamp == nil {

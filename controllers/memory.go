@@ -39,6 +39,9 @@ type memory struct {
 	// checked is the generation whose references (Secret, StorageClass) were
 	// all found to exist.
 	checked int64
+	// checkedSource: what the destination of spec.restoreFrom refers to was found to
+	// exist.
+	checkedSource bool
 	// written is the last status that was written, with its resourceVersion and
 	// time, until the cache shows it.
 	written        *redisv1.RedisClusterStatus

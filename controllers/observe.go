@@ -184,7 +184,7 @@ func (p *pass) observeRedis(ctx context.Context) error {
 			n.Knowledge = topology.Unknown
 		default:
 			learn(n, &c.state)
-			if n.Primary && n.ClusterOK && !n.Slots.Empty() {
+			if n.Primary && n.ClusterOK && !n.Slots.Empty() && p.facts.Desired.Seeds == 0 {
 				p.facts.ServedVersion = status.HigherVersion(p.facts.ServedVersion, c.state.Version)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/manifests"
 	"github.com/example/redis-operator/internal/status"
 )
 
@@ -50,6 +51,16 @@ func podProblem(pod *corev1.Pod) (status.Problem, bool) {
 			return problem, true
 		}
 	}
+	if s := manifests.SeedStatus(pod); s != nil {
+		if problem, ok := seedProblem(pod, s); ok {
+			return problem, true
+		}
+	}
+	return scheduleProblem(pod)
+}
+
+// scheduleProblem tells why no node is found for a Pod.
+func scheduleProblem(pod *corev1.Pod) (status.Problem, bool) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && time.Since(c.LastTransitionTime.Time) > unschedulableAfter {
 			return status.Problem{Reason: redisv1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)}, true
@@ -71,6 +82,23 @@ func containerProblem(pod *corev1.Pod, s *corev1.ContainerStatus) (status.Proble
 		return status.Problem{Reason: redisv1.ReasonContainerFailed, Message: fmt.Sprintf(
 			"Pod %s: the server ended with code %d: %s", pod.Name, ended.ExitCode, lastLines(ended.Message))}, true
 	}
+	return waitProblem(pod, s)
+}
+
+// seedProblem tells why a Pod is not filled from the backup that its cluster starts
+// from: what the last attempt said, or why there is none.
+func seedProblem(pod *corev1.Pod, s *corev1.ContainerStatus) (status.Problem, bool) {
+	if ended := s.State.Terminated; ended != nil && ended.ExitCode == 0 {
+		return status.Problem{}, false
+	}
+	if result := resultIn(s); result != nil && result.Reason != "" {
+		return status.Problem{Reason: string(result.Reason), Message: fmt.Sprintf("Pod %s is not filled from the backup: %s", pod.Name, result.Message)}, true
+	}
+	return waitProblem(pod, s)
+}
+
+// waitProblem tells why a container waits, if that needs a person.
+func waitProblem(pod *corev1.Pod, s *corev1.ContainerStatus) (status.Problem, bool) {
 	if s.State.Waiting == nil {
 		return status.Problem{}, false
 	}

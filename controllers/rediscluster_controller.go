@@ -46,6 +46,9 @@ type RedisClusterReconciler struct {
 	APIReader client.Reader
 	// Recorder writes Events (events.k8s.io/v1).
 	Recorder recorder.EventRecorder
+	// OperatorImage is the operator's own image, which backups and restores run in.
+	// Empty: there are none, and a spec that asks for one is told so.
+	OperatorImage string
 
 	applier  *Applier
 	sentries sentries
@@ -62,6 +65,8 @@ type RedisClusterReconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
+// +kubebuilder:rbac:groups=redis.example.com,resources=redisbackups,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -110,6 +115,14 @@ type pass struct {
 	events  []news
 	// templates are the hashes of the templates that shards should have.
 	templates map[int]string
+	// seeding is what the first Pods are filled from; nil when no template says so.
+	// seeded: every one of them was seen to be filled.
+	seeding *manifests.Seeding
+	seeded  bool
+	// backups are the RedisBackups of the cluster, to be read only.
+	backups []*redisv1.RedisBackup
+	// tick is the time until the next backup of the schedule; 0: there is none.
+	tick time.Duration
 	// growing is set while volumes or what describes them are on their way to a
 	// new size.
 	growing bool
@@ -121,6 +134,12 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.observeKubernetes(ctx); err != nil {
 		return err
 	}
+	if err := p.observeBackups(ctx); err != nil {
+		return err
+	}
+	if ok, err := p.prepareRestore(ctx); err != nil || !ok {
+		return err
+	}
 	if err := p.ensureChildren(ctx); err != nil {
 		return err
 	}
@@ -130,11 +149,15 @@ func (p *pass) run(ctx context.Context) error {
 	if err := errors.Join(p.gatherEvidence(ctx), p.lookForStrayKeys(ctx)); err != nil {
 		return err
 	}
+	p.judgeRestore()
 	p.postSentries()
 	p.facts.Plan = topology.Next(p.facts.Desired, p.facts.Observed)
 	p.facts.Strangers = p.mem.lasting(topology.Strangers(p.facts.Observed), p.facts.Now.Time)
 	if p.cluster.Spec.Paused {
 		return nil
+	}
+	if err := p.scheduleBackups(ctx); err != nil {
+		return err
 	}
 	if err := p.act(ctx); err != nil {
 		return err
@@ -159,6 +182,9 @@ func (p *pass) finish(ctx context.Context) (ctrl.Result, error) {
 	after := p.nextLook()
 	if deferred > 0 {
 		after = min(after, deferred)
+	}
+	if p.tick > 0 {
+		after = min(after, p.tick)
 	}
 	logger.V(1).Info("pass done", "why", p.facts.Plan.Why, "actions", len(p.facts.Plan.Actions), "nextLook", after)
 	return ctrl.Result{RequeueAfter: after}, nil

@@ -85,7 +85,7 @@ func onlyDetails(a, b *redisv1.RedisClusterStatus) bool {
 // onTheWay are the reasons of a cluster that gets where it should by itself.
 var onTheWay = map[string]bool{
 	redisv1.ReasonForming: true, redisv1.ReasonWaiting: true, redisv1.ReasonPodsNotReady: true,
-	redisv1.ReasonScaling: true, redisv1.ReasonUpdating: true,
+	redisv1.ReasonScaling: true, redisv1.ReasonUpdating: true, redisv1.ReasonRestoring: true, redisv1.ReasonInspecting: true, redisv1.ReasonSeeded: true,
 }
 
 // changes are the Events that a new status brings: what is over, then what begins,
@@ -126,6 +126,8 @@ func turns(old, now *redisv1.RedisClusterStatus) []news {
 		over(redisv1.EventUpdated, "Update")
 	case old.Phase == redisv1.PhaseRecovering, old.Phase == redisv1.PhaseFailed:
 		over(redisv1.EventRecovered, "Recover")
+	case old.Phase == redisv1.PhaseRestoring:
+		over(redisv1.EventRestored, "Restore")
 	case old.Phase == "", old.Phase == redisv1.PhasePending, old.Phase == redisv1.PhaseCreating:
 		over(redisv1.EventCreated, "Create")
 	}

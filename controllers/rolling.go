@@ -33,8 +33,12 @@ import (
 func (p *pass) statefulSet(shard, members int) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	intent := manifests.StatefulSet(p.cluster, shard, members, p.restarts())
 	p.fitClaims(shard, intent)
+	restoring := p.facts.Desired.Seeds > 0 // nothing is served that a wrong template could harm
+	if p.seeding != nil && shard < p.facts.Desired.Seeds {
+		p.seeding.Seed(intent, p.cluster, shard)
+	}
 	set := p.kube.statefulSets[shard]
-	if set == nil || templateOf(set) == hashOf(intent) || p.mayTakeTemplate(shard) {
+	if set == nil || restoring || templateOf(set) == hashOf(intent) || p.mayTakeTemplate(shard) {
 		return intent, nil
 	}
 	present, err := appliedStatefulSet(set)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -41,6 +42,8 @@ func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&networkingv1.NetworkPolicy{}, specChanged).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ConfigMap{}).
+		Owns(&batchv1.Job{}).
+		Watches(&redisv1.RedisBackup{}, handler.EnqueueRequestsFromMapFunc(clusterOfBackup), builder.WithPredicates(predicate.Funcs{UpdateFunc: phaseChanged})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(predicate.Funcs{UpdateFunc: podChanged})).
 		WatchesRawSource(source.Channel(r.sentries.broken, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -55,6 +58,22 @@ func clusterOfPod(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// clusterOfBackup is the cluster that a backup is of.
+func clusterOfBackup(_ context.Context, o client.Object) []reconcile.Request {
+	b, ok := o.(*redisv1.RedisBackup)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.ClusterName}}}
+}
+
+// phaseChanged lets through the beginning and the end of a backup's work.
+func phaseChanged(e event.UpdateEvent) bool {
+	a, okA := e.ObjectOld.(*redisv1.RedisBackup)
+	b, okB := e.ObjectNew.(*redisv1.RedisBackup)
+	return !okA || !okB || a.Status.Phase != b.Status.Phase
 }
 
 // statefulSetChanged lets through what a pass looks at: the spec, labels,
@@ -74,7 +93,7 @@ func podChanged(e event.UpdateEvent) bool {
 	b, okB := e.ObjectNew.(*corev1.Pod)
 	return !okA || !okB || a.Status.PodIP != b.Status.PodIP || a.Status.Phase != b.Status.Phase ||
 		podReady(a) != podReady(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
-		!reflect.DeepEqual(redisStatus(a), redisStatus(b)) ||
+		!reflect.DeepEqual(redisStatus(a), redisStatus(b)) || !reflect.DeepEqual(manifests.SeedStatus(a), manifests.SeedStatus(b)) ||
 		!reflect.DeepEqual(scheduled(a), scheduled(b)) || !reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) || !reflect.DeepEqual(a.Labels, b.Labels)
 }
 

@@ -66,8 +66,14 @@ const (
 	ReasonRestoring = "Restoring"
 	// ReasonInspecting: the backup is being looked at before anything is made (Restored).
 	ReasonInspecting = "Inspecting"
-	// ReasonRestored: every shard of the backup was seen in its place (Restored).
+	// ReasonSeeded: every shard of the backup was seen in its place, and no Pod that
+	// is made from now on may be filled from it (Restored).
+	ReasonSeeded = "Seeded"
+	// ReasonRestored: every shard of the backup is in its place (Restored).
 	ReasonRestored = "Restored"
+	// ReasonVolumesExist: volumes of an earlier cluster of this name are there, which
+	// a restore would have to overwrite (Restored).
+	ReasonVolumesExist = "VolumesExist"
 	// ReasonBackupNotReady: the RedisBackup of spec.restoreFrom does not exist or
 	// has not succeeded (Restored).
 	ReasonBackupNotReady = "BackupNotReady"
@@ -87,6 +93,12 @@ const (
 const (
 	// EventBackupStarted: the Job was made.
 	EventBackupStarted = "Started"
+	// EventBackupMade: the schedule of a RedisCluster made a RedisBackup;
+	// EventBackupExpired: retention deleted one; EventBackupRefused: the API server
+	// refuses one.
+	EventBackupMade    = "BackupMade"
+	EventBackupExpired = "BackupExpired"
+	EventBackupRefused = "BackupRefused"
 	// EventObjectsLeft: a RedisBackup with deletionPolicy Delete is gone, and its
 	// objects may still be in the store.
 	EventObjectsLeft = "ObjectsLeft"

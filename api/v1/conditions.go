@@ -106,7 +106,10 @@ const (
 
 	// ReasonCreating: the cluster is being made (Progressing).
 	ReasonCreating = "Creating"
-	// ReasonScaling: slots are on their way, or nodes come or go (Progressing, Ready).
+	// ReasonMovingSlots: slots are on their way between nodes, which a backup waits
+	// for (Progressing).
+	ReasonMovingSlots = "MovingSlots"
+	// ReasonScaling: the cluster changes its shape (Progressing, Ready).
 	ReasonScaling = "Scaling"
 	// ReasonUpdating: Pods are being replaced (Progressing, Ready).
 	ReasonUpdating = "Updating"
@@ -176,4 +179,6 @@ const (
 	EventVolumesGrow = "VolumesGrow"
 	// EventPaused: spec.paused was set.
 	EventPaused = "Paused"
+	// EventRestored: a cluster that was filled from a backup is whole.
+	EventRestored = "Restored"
 )

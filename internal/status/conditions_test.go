@@ -143,7 +143,7 @@ func TestConditions(t *testing.T) {
 		{"slots move", was, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			surplus(f)
 			f.Plan = acts(topology.MoveSlots)
-		}, "Scaling", "True Scaling 5461 slots are still to be moved: w", "False Healthy", ""},
+		}, "Scaling", "True MovingSlots 5461 slots are still to be moved: w", "False Healthy", ""},
 		{"new replicas have no Pods yet", was, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			added(f, 0)
 			added(f, 1)

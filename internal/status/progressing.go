@@ -12,13 +12,13 @@ import (
 
 // progress is the reason of Progressing while the operator is at work.
 var progress = map[redisv1.Phase]string{
-	redisv1.PhasePending: redisv1.ReasonCreating, redisv1.PhaseCreating: redisv1.ReasonCreating, redisv1.PhaseScaling: redisv1.ReasonScaling,
+	redisv1.PhasePending: redisv1.ReasonCreating, redisv1.PhaseCreating: redisv1.ReasonCreating, redisv1.PhaseRestoring: redisv1.ReasonRestoring, redisv1.PhaseScaling: redisv1.ReasonScaling,
 	redisv1.PhaseUpdating: redisv1.ReasonUpdating, redisv1.PhaseRecovering: redisv1.ReasonRecovering,
 }
 
 func (v *view) setProgressing(set setter) {
 	message := v.Plan.Why
-	if left := topology.SlotsToMove(v.Desired, v.Observed); v.stage == scaling && left > 0 {
+	if left := topology.SlotsToMove(v.Desired, v.Observed); (v.stage == scaling || v.stage == forming) && left > 0 && !v.Restore.pending() {
 		message = fmt.Sprintf("%d slots are still to be moved: %s", left, message)
 	}
 	stalled := v.stalledBy()
@@ -32,7 +32,11 @@ func (v *view) setProgressing(set setter) {
 	case stalled != "":
 		set(redisv1.ConditionProgressing, metav1.ConditionFalse, redisv1.ReasonStalled, stalled)
 	default:
-		set(redisv1.ConditionProgressing, metav1.ConditionTrue, progress[v.phase()], v.errorOr(message))
+		reason := progress[v.phase()]
+		if topology.MovesSlots(v.Plan, v.Observed) {
+			reason = redisv1.ReasonMovingSlots
+		}
+		set(redisv1.ConditionProgressing, metav1.ConditionTrue, reason, v.errorOr(message))
 	}
 }
 
@@ -51,6 +55,9 @@ func (v *view) errorOr(message string) string {
 func (v *view) stalledBy() string {
 	if v.Plan.Wait == topology.WaitPerson {
 		return v.Plan.Why
+	}
+	if v.Restore.Failed {
+		return v.Restore.Message
 	}
 	for _, p := range v.Problems {
 		inTheWay := len(v.Plan.Actions) == 0 && v.Plan.Wait != topology.WaitRedis
@@ -72,6 +79,10 @@ func (v *view) stalledBy() string {
 func (v *view) setStalled(s *redisv1.RedisClusterStatus, set setter) {
 	if v.Plan.Wait == topology.WaitPerson {
 		set(redisv1.ConditionStalled, metav1.ConditionTrue, redisv1.ReasonUnsafe, v.Plan.Why)
+		return
+	}
+	if v.Restore.Failed {
+		set(redisv1.ConditionStalled, metav1.ConditionTrue, v.Restore.Reason, v.Restore.Message)
 		return
 	}
 	for _, p := range v.Problems {

@@ -70,7 +70,7 @@ func (v *view) stageOf(version string) stage {
 	case v.whole():
 		return settled
 	// A cluster is being created until it was whole for the first time.
-	case version == "", v.was() == "", v.was() == redisv1.PhasePending, v.was() == redisv1.PhaseCreating:
+	case version == "", v.was() == "", v.was() == redisv1.PhasePending, v.was() == redisv1.PhaseCreating, v.was() == redisv1.PhaseRestoring:
 		return forming
 	case !v.seen && told:
 		return before
@@ -89,7 +89,7 @@ func (v *view) stageOf(version string) stage {
 
 // whole tells whether nothing is missing and nothing is dangerous.
 func (v *view) whole() bool {
-	return v.Plan.Wait != topology.WaitPerson && topology.Converged(v.Desired, v.Observed)
+	return v.Plan.Wait != topology.WaitPerson && !v.Restore.pending() && topology.Converged(v.Desired, v.Observed)
 }
 
 // converged tells whether the cluster is as the spec asks.
@@ -150,7 +150,7 @@ func (v *view) phase() redisv1.Phase {
 	switch {
 	case v.cluster.Spec.Paused:
 		return redisv1.PhasePaused
-	case v.Plan.Wait == topology.WaitPerson:
+	case v.Plan.Wait == topology.WaitPerson, v.Restore.Failed:
 		return redisv1.PhaseFailed
 	case v.converged():
 		return redisv1.PhaseRunning
@@ -170,6 +170,9 @@ func (v *view) phase() redisv1.Phase {
 	if len(v.Problems) > 0 && v.Pods == 0 {
 		return redisv1.PhasePending
 	}
+	if v.Restore.Reason != "" {
+		return redisv1.PhaseRestoring
+	}
 	return redisv1.PhaseCreating
 }
 
@@ -178,7 +181,7 @@ func (v *view) phase() redisv1.Phase {
 func (v *view) held() redisv1.Phase {
 	_, told := v.atStage()
 	switch {
-	case told, v.was() == redisv1.PhaseCreating:
+	case told, v.was() == redisv1.PhaseCreating, v.was() == redisv1.PhaseRestoring:
 		return v.was()
 	case len(v.Problems) > 0:
 		return redisv1.PhaseUpdating

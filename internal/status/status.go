@@ -41,10 +41,37 @@ type Facts struct {
 	Strangers []string
 	// Pods is the number of Pods that exist.
 	Pods int
+	// Restore is how far the filling from a backup is; Schedule whether the backups of
+	// spec.backup are made. Their zero values: nothing is said of it.
+	Restore  Restore
+	Schedule Schedule
 	// Err is the error that ended the pass, nil for none.
 	Err error
 	// Now dates conditions that change.
 	Now metav1.Time
+}
+
+// Restore is how far the filling of a new cluster from a backup is.
+type Restore struct {
+	// Reason is one of the reasons of the condition Restored. Empty: the cluster is
+	// not filled from a backup.
+	Reason, Message string
+	// Done: every shard is in its place, for good. Failed: no waiting mends it.
+	Done, Failed bool
+	// Backup is what was found out of the backup; nil while nothing was.
+	Backup *redisv1.RestoreStatus
+}
+
+// pending tells whether the cluster is still being filled.
+func (r *Restore) pending() bool { return r.Reason != "" && !r.Done }
+
+// Schedule is what became of spec.backup.
+type Schedule struct {
+	// Reason is one of the reasons of the condition BackupScheduled. Empty: the
+	// pass did not get to it.
+	Reason, Message string
+	// Last is the last tick that was dealt with; nil leaves what the status has.
+	Last *metav1.Time
 }
 
 // Compute gives the new status of a cluster. The old one, in c, supplies the
@@ -72,12 +99,14 @@ func Compute(c *redisv1.RedisCluster, f Facts) redisv1.RedisClusterStatus {
 		})
 	}
 	v.setReady(set)
-	setAvailable(f, set)
+	v.setAvailable(set)
 	v.setProgressing(set)
 	v.setDegraded(set)
 	setPersistent(c, set)
 	setNameConflict(f, &s, set)
 	v.setStalled(&s, set)
+	v.setRestored(&s, set)
+	v.setScheduled(&s, set)
 	s.Phase = v.phase()
 	return s
 }
@@ -124,6 +153,8 @@ func (v *view) setReady(set setter) {
 		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonOperatorError, f.Err.Error())
 	case f.Plan.Wait == topology.WaitPerson:
 		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonUnsafe, f.Plan.Why)
+	case f.Restore.pending():
+		set(redisv1.ConditionReady, metav1.ConditionFalse, f.Restore.Reason, f.Restore.Message)
 	case c.Spec.Paused:
 		set(redisv1.ConditionReady, metav1.ConditionFalse, redisv1.ReasonPaused, "spec.paused is set; without it: "+f.Plan.Why)
 	case v.stage == scaling:
@@ -139,7 +170,12 @@ func (v *view) setReady(set setter) {
 	}
 }
 
-func setAvailable(f Facts, set setter) {
+func (v *view) setAvailable(set setter) {
+	f := v.Facts
+	if f.Restore.pending() {
+		set(redisv1.ConditionAvailable, metav1.ConditionFalse, redisv1.ReasonRestoring, "nothing is served before every shard of the backup is in its place")
+		return
+	}
 	// While a primary hands over, for a moment neither side may say that it serves.
 	missing := topology.AllSlots.Minus(serving(f.Observed)).Minus(topology.Promised(f.Observed))
 	switch {

@@ -142,6 +142,9 @@ var awaits = []func(Desired, *Observed) Plan{
 // mends, and for each other. An empty plan means that nothing is left to do.
 func Next(d Desired, o *Observed) Plan {
 	seen, wait := believed(o)
+	if d.Seeds > 0 {
+		return awaitSeeds(d, seen)
+	}
 	for _, rule := range mends {
 		p := rule(d, seen)
 		if len(p.Actions) > 0 {

@@ -141,6 +141,9 @@ func rebalance(d Desired, o *Observed) Plan {
 	if len(actions) == 0 {
 		return Plan{}
 	}
+	if d.Backup != "" {
+		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("slots are to be moved, which waits for the end of backup %s", d.Backup)}
+	}
 	if both := o.contested(); !both.Empty() {
 		return Plan{Wait: WaitRedis, Why: fmt.Sprintf("slots %s are claimed by two nodes, and nothing is moved before that is settled", both)}
 	}

@@ -12,6 +12,12 @@ import (
 type Desired struct {
 	// Members is the number of nodes of each shard, by index.
 	Members []int
+	// Seeds is the number of shards that are being filled from a backup: the first
+	// member of each of the first shards is to start as a primary that has its slots
+	// and keys. Until all of them have been seen nothing is done. 0: none.
+	Seeds int
+	// Backup names a backup that is being taken: no slot is moved meanwhile. Empty: none.
+	Backup string
 }
 
 // Knowledge tells how much was learned about a node in this pass.

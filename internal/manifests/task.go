@@ -1,0 +1,128 @@
+package manifests
+
+import (
+	"path"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/backup"
+)
+
+// What a container that carries out a task of internal/backup finds in its Pod.
+const (
+	credentialsVolume = "store-credentials"
+	authorityVolume   = "store-ca"
+	storeVolume       = "store"
+	programVolume     = "program"
+	scratchVolume     = "scratch"
+
+	credentialsDir = "/etc/redis-operator/store/credentials"
+	authorityDir   = "/etc/redis-operator/store/ca"
+	storeDir       = "/backups"
+	programDir     = "/program"
+	scratchDir     = "/tmp"
+)
+
+// TaskContainer is the name of the container that carries out a task, in a Job
+// as in a Pod that is filled from a backup.
+const TaskContainer = "backup"
+
+// exitPermanent is the exit code of a task that trying again cannot help.
+const exitPermanent = 3
+
+// A task streams: it needs the same memory whatever the size of the data.
+var taskResources = corev1.ResourceRequirements{
+	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+	Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+}
+
+// store is a destination as a task knows it, and what its container mounts for it.
+type store struct {
+	destination backup.Destination
+	volumes     []corev1.Volume
+	mounts      []corev1.VolumeMount
+}
+
+// storeOf mounts the Secrets and the claim that a destination names.
+func storeOf(d *redisv1.BackupDestination) store {
+	var s store
+	if claim := d.PersistentVolumeClaim; claim != nil {
+		s.destination.Directory = storeDir
+		s.add(corev1.Volume{Name: storeVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.ClaimName},
+		}}, corev1.VolumeMount{MountPath: storeDir, SubPath: claim.SubPath})
+	}
+	if s3 := d.S3; s3 != nil {
+		s.destination.S3 = &backup.S3{
+			Bucket: s3.Bucket, Prefix: s3.Prefix, Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle, CredentialsDir: credentialsDir,
+		}
+		s.add(secretFiles(credentialsVolume, s3.CredentialsSecretName,
+			redisv1.S3AccessKeyIDKey, redisv1.S3SecretAccessKeyKey), corev1.VolumeMount{MountPath: credentialsDir, ReadOnly: true})
+		if s3.CASecretName != "" {
+			s.destination.S3.CAFile = path.Join(authorityDir, redisv1.S3CAKey)
+			s.add(secretFiles(authorityVolume, s3.CASecretName, redisv1.S3CAKey), corev1.VolumeMount{MountPath: authorityDir, ReadOnly: true})
+		}
+	}
+	return s
+}
+
+func (s *store) add(v corev1.Volume, m corev1.VolumeMount) {
+	m.Name = v.Name
+	s.volumes, s.mounts = append(s.volumes, v), append(s.mounts, m)
+}
+
+// secretFiles mounts keys of a Secret as files of the same names.
+func secretFiles(volume, secret string, keys ...string) corev1.Volume {
+	mode := int32(0o440)
+	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode}
+	for _, key := range keys {
+		source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
+	}
+	if len(keys) > 1 {
+		// The session token is there or not; the keys above were looked for before.
+		source.Items = nil
+	}
+	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: source}}
+}
+
+// taskContainer carries out a task with a subcommand of the operator's program.
+func taskContainer(subcommand, image string, task *backup.Task) corev1.Container {
+	no, yes := false, true
+	return corev1.Container{
+		Name: TaskContainer, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		// Without a command of its own an image's entrypoint would decide.
+		Command: []string{"/manager", subcommand},
+		Env: []corev1.EnvVar{
+			{Name: backup.TaskVariable, Value: task.Encode()},
+			{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+		},
+		Resources:                taskResources,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, RunAsNonRoot: &yes,
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+// taskSecurity lets a task's Pod run as the cluster's Pods do, so that both can
+// read the same volumes. c is nil when the cluster is gone.
+func taskSecurity(c *redisv1.RedisCluster) *corev1.PodSecurityContext {
+	if c != nil && c.Spec.PodSecurityContext != nil {
+		return c.Spec.PodSecurityContext.DeepCopy()
+	}
+	id, yes, policy := int64(redisID), true, corev1.FSGroupChangeOnRootMismatch
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id, FSGroupChangePolicy: &policy,
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// seeds are where a task finds nodes of a cluster.
+func seeds(c *redisv1.RedisCluster) []string {
+	return []string{HeadlessServiceName(c) + "." + c.Namespace + ".svc:" + strconv.Itoa(RedisPort)}
+}
