@@ -12,7 +12,7 @@ WORKDIR /src
 # The modules change less often than the code: a layer of their own.
 COPY go.mod go.sum ./
 RUN go mod download
-COPY main.go ./
+COPY *.go ./
 COPY api/ api/
 COPY controllers/ controllers/
 COPY internal/ internal/

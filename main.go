@@ -54,6 +54,9 @@ type flags struct {
 }
 
 func main() {
+	if code, ok := subcommand(os.Args[1:]); ok {
+		os.Exit(code)
+	}
 	f := parseFlags()
 	if f.version {
 		fmt.Println(version)

@@ -53,6 +53,9 @@ type Version struct {
 // String is the name of a subfolder of REDISTEST_DIR: "valkey-9.1".
 func (v Version) String() string { return v.Engine + "-" + v.Minor }
 
+// Command is how the server is run, without its own arguments.
+func (v Version) Command() []string { return slices.Clone(v.command) }
+
 // Versions returns every server that this machine has, in order of engine and
 // version. It fails the test when there is none, or when one does not run.
 func Versions(t testing.TB) []Version {
