@@ -112,8 +112,6 @@ func fill(t *testing.T, servers []*redistest.Server) {
 	for _, s := range servers[:3] {
 		s.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() return 1 end)")
 	}
-	// The replica has it all.
-	servers[0].Do("WAIT", 1, 10000)
 }
 
 func hasFieldTTLs(v redistest.Version) bool {
@@ -206,11 +204,14 @@ func restores(t *testing.T, task Task, v redistest.Version, appendOnly bool, wan
 	servers := seeded(t, task, v, 3, appendOnly)
 	for i, s := range servers {
 		n := redis.Dialer{}.Open(s.Addr())
-		state, err := n.Probe(t.Context())
+		var state redis.State
+		redistest.Eventually(t, patience, func() (err error) {
+			if state, err = n.Probe(t.Context()); err == nil && state.Loading {
+				err = errors.New("it loads")
+			}
+			return err
+		})
 		_ = n.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
 		if !slices.Equal(state.Slots, thirds[i:i+1]) || state.ConfigEpoch != uint64(i+1) || len(state.Importing)+len(state.Migrating) > 0 {
 			t.Errorf("%s shard %d starts with %+v", v, i, state)
 		}

@@ -10,17 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/example/redis-operator/internal/redis"
 )
 
 // shard is one shard of the cluster and the node to read it from.
 type shard struct {
-	slots   []redis.SlotRange
-	source  string
-	role    redis.Role
-	engine  redis.Engine
-	version string
+	slots  []redis.SlotRange
+	source member
+	// primary, and how far it had written when it was looked at.
+	primary member
 }
 
 // slotMap names which slots belong together, whoever serves them.
@@ -71,10 +71,7 @@ func discover(ctx context.Context, d redis.Dialer, seeds []string) ([]shard, err
 		if len(s.Migrating)+len(s.Importing) > 0 {
 			return nil, fail(ReasonClusterNotReady, "slots are being moved at %s: the backup waits for their end", m.addr)
 		}
-		from := chooseSource(m, members)
-		shards = append(shards, shard{
-			slots: s.Slots, source: from.addr, role: from.state.Role, engine: from.state.Engine, version: from.state.Version,
-		})
+		shards = append(shards, shard{slots: s.Slots, source: chooseSource(m, members), primary: m})
 		all = append(all, s.Slots...)
 	}
 	if err := coverage(all); err != nil {
@@ -98,6 +95,39 @@ func chooseSource(primary member, members []member) member {
 		}
 	}
 	return best
+}
+
+// catchUp bounds the wait for a replica to have what its primary had.
+const catchUp = 5 * time.Second
+
+// settle makes sure that what is read holds all that had been written when the
+// backup began: a replica is waited for until it has it, and where it does not get
+// there the primary is read.
+func (s *shard) settle(ctx context.Context, d redis.Dialer) {
+	if s.source.addr == s.primary.addr {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for behind := s.source; ; {
+		r := &behind.state.Replication
+		if behind.state.PrimaryID == s.primary.state.ID && r.LinkUp && r.Offset >= s.primary.state.Replication.Offset {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.source = s.primary
+			return
+		case <-tick.C:
+		}
+		var err error
+		if behind, err = probe(ctx, d, s.source.addr); err != nil {
+			s.source = s.primary
+			return
+		}
+	}
 }
 
 // anyMember finds a seed that answers and sees its cluster serve.

@@ -125,8 +125,8 @@ func (r *run) attempt(ctx context.Context) (*Manifest, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(streams)
 	for i, s := range before {
-		if minor(s.version) >= minor(m.Version) {
-			m.Engine, m.Version = string(s.engine), s.version
+		if from := s.source.state; minor(from.Version) >= minor(m.Version) {
+			m.Engine, m.Version = string(from.Engine), from.Version
 		}
 		group.Go(func() error {
 			var err error

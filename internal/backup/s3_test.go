@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -47,7 +48,7 @@ func startS3(t *testing.T) *s3Server {
 		t.Fatal(err)
 	}
 	s := &s3Server{endpoint: "http://" + address}
-	s.cmd = exec.Command(program, "--port", address, "--access", accessKey, "--secret", secretKey, "--quiet", "posix", "--nometa", t.TempDir())
+	s.cmd = exec.Command(program, "--port", address, "--access", accessKey, "--secret", secretKey, "--quiet", "posix", "--sidecar", t.TempDir(), t.TempDir())
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +94,25 @@ func (s *s3Server) left(t *testing.T) []string {
 	return names
 }
 
+// fillLarge writes keys of 2 MB that cannot be compressed.
+func fillLarge(t *testing.T, servers []*redistest.Server, keys int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	value := make([]byte, 2<<20)
+	for i := range keys {
+		for j := range value {
+			value[j] = byte(random.Uint32())
+		}
+		try(t, servers, "SET", fmt.Sprint("large", i), value)
+	}
+}
+
 func TestS3(t *testing.T) {
 	v := redistest.Versions(t)[0]
 	servers := cluster(t, v)
 	fill(t, servers)
 	// More than one part, so that uploads are multipart.
-	for i := range 20 {
-		try(t, servers, "SETRANGE", fmt.Sprint("large", i), 2<<20, fmt.Sprint(i))
-	}
+	fillLarge(t, servers, 20)
 	want := content(t, servers[:3])
 	s := startS3(t)
 	d := s.destination(t, secretKey)
@@ -178,9 +190,7 @@ func TestS3IsRefused(t *testing.T) {
 // left of it goes with the next attempt, which is the one that a Job makes.
 func TestS3DiesMidway(t *testing.T) {
 	servers := cluster(t, redistest.Versions(t)[0])
-	for i := range 30 {
-		try(t, servers, "SETRANGE", fmt.Sprint("large", i), 2<<20, fmt.Sprint(i))
-	}
+	fillLarge(t, servers, 30)
 	s := startS3(t)
 	proxy := &cutter{to: s.endpoint, after: 3}
 	front := http.Server{Handler: proxy}

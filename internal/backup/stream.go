@@ -34,11 +34,12 @@ func (d *digest) hex() string { return hex.EncodeToString(d.Sum(nil)) }
 
 // stream reads one shard into an object, checking it on the way.
 func (r *run) stream(ctx context.Context, name string, s shard) (ManifestShard, error) {
-	out := ManifestShard{Object: name, Compression: r.task.Compression, Source: s.source, SourceRole: s.role.String()}
+	s.settle(ctx, r.dialer)
+	out := ManifestShard{Object: name, Compression: r.task.Compression, Source: s.source.addr, SourceRole: s.source.state.Role.String()}
 	for _, slots := range s.slots {
 		out.Slots = append(out.Slots, slots.String())
 	}
-	snap, err := r.dialer.Snapshot(ctx, s.source, s.version)
+	snap, err := r.dialer.Snapshot(ctx, s.source.addr, s.source.state.Version)
 	if err != nil {
 		return out, fail(ReasonSourceFailed, "ask for the data: %w", err)
 	}
@@ -59,7 +60,7 @@ func (r *run) stream(ctx context.Context, name string, s shard) (ManifestShard, 
 	_ = piped.CloseWithError(errStoreFailed)
 	<-pumped
 	if err != nil {
-		return out, classified(err, ReasonSourceFailed, "read the data of "+s.source)
+		return out, classified(err, ReasonSourceFailed, "read the data of "+s.source.addr)
 	}
 	out.Bytes, out.SHA256 = stored.bytes, stored.hex()
 	out.RDBBytes, out.RDBSHA256 = raw.bytes, raw.hex()
