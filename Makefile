@@ -65,11 +65,13 @@ verify: ## Fail if generated files, formatting or go.mod files are not up to dat
 	@hack/verify.sh
 
 .PHONY: test
-test: ## Install what the tests need, then run all but e2e, with a real API server and real Redis.
+test: ## Install what the tests need, then run all but e2e, with a real API server, real Redis and a real S3 server.
 	@hack/install-packages.sh redis-server
 	assets="$(KUBEBUILDER_ASSETS)"; \
 	if [ -z "$$assets" ]; then assets=$$(hack/assets.sh); fi; \
-	KUBEBUILDER_ASSETS="$$assets" go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench)(/|$$)')
+	versitygw="$(VERSITYGW)"; \
+	if [ -z "$$versitygw" ]; then versitygw=$$(hack/versitygw.sh); fi; \
+	KUBEBUILDER_ASSETS="$$assets" VERSITYGW="$$versitygw" go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench)(/|$$)')
 	cd hack/devcluster && go test ./...
 	cd hack/devcluster/binaries/provisioner && go test ./...
 

@@ -88,6 +88,11 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 
 func servedCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
+	return served(t, "redisclusters.redis.example.com")
+}
+
+func served(t *testing.T, name string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatalf("make a scheme: %v", err)
@@ -97,7 +102,7 @@ func servedCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 		t.Fatalf("make a client: %v", err)
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(context.Background(), client.ObjectKey{Name: "redisclusters.redis.example.com"}, crd); err != nil {
+	if err := c.Get(context.Background(), client.ObjectKey{Name: name}, crd); err != nil {
 		t.Fatalf("get the CRD: %v", err)
 	}
 	return crd

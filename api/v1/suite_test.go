@@ -43,7 +43,9 @@ func (u *user) object(manifest string) *unstructured.Unstructured {
 		o.Object = map[string]any{}
 	}
 	o.SetAPIVersion("redis.example.com/v1")
-	o.SetKind("RedisCluster")
+	if o.GetKind() == "" {
+		o.SetKind("RedisCluster")
+	}
 	o.SetNamespace(u.namespace)
 	if o.GetName() == "" {
 		o.SetName("orders")

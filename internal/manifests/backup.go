@@ -63,7 +63,7 @@ func BackupJob(b *redisv1.RedisBackup, c *redisv1.RedisCluster, operatorImage st
 	container.VolumeMounts = append(s.mounts, corev1.VolumeMount{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true})
 	pod := taskPod(c, container, append(s.volumes, passwordFile(operatorVolume, OperatorSecretName(c))))
 	if b.Spec.Verify == redisv1.VerifyRestore {
-		drill(pod, c, operatorImage)
+		drill(pod, c)
 	}
 	job := taskJob(b.Namespace, BackupJobName(b), BackupLabels(b), pod, backupRetries, deadline)
 	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(b, redisv1.GroupVersion.WithKind("RedisBackup"))}
@@ -83,7 +83,7 @@ func DeleteJob(b *redisv1.RedisBackup, c *redisv1.RedisCluster, operatorImage st
 
 // drill has the task run in the image of the cluster's servers, with the program
 // put beside it, because it starts one of them.
-func drill(pod *corev1.PodSpec, c *redisv1.RedisCluster, operatorImage string) {
+func drill(pod *corev1.PodSpec, c *redisv1.RedisCluster) {
 	main := &pod.Containers[0]
 	program := corev1.VolumeMount{Name: programVolume, MountPath: programDir}
 	install := *main.DeepCopy()
