@@ -102,7 +102,7 @@ func (s *stage) restart() {
 			return w.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
-	s.r = &RedisClusterReconciler{Client: c, APIReader: s.admin, Recorder: discard{}}
+	s.r = &RedisClusterReconciler{Client: c, APIReader: s.admin, Recorder: discard{}, OperatorImage: "operator:1"}
 	s.r.applier = &Applier{Client: c, APIReader: s.admin}
 }
 
@@ -160,7 +160,15 @@ func (s *stage) runServers() {
 // startServer starts a server as start.sh does.
 func startServer(t testing.TB, v redistest.Version, password string) *redistest.Server {
 	t.Helper()
-	return redistest.Start(t, v, "--user", "operator", "on", ">"+password, "~*", "&*", "+@all",
+	s := newServer(t, v, password)
+	s.Run()
+	return s
+}
+
+// newServer is one that has not been started.
+func newServer(t testing.TB, v redistest.Version, password string) *redistest.Server {
+	t.Helper()
+	return redistest.New(t, v, "--user", "operator", "on", ">"+password, "~*", "&*", "+@all",
 		"--masteruser", "operator", "--masterauth", password, "--cluster-allow-replica-migration", "no",
 		"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
 }

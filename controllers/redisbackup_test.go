@@ -31,13 +31,18 @@ func newVault(t *testing.T) *vault {
 	s := newStage(t, redisv1.RedisClusterSpec{})
 	v := &vault{stage: s, r: &RedisBackupReconciler{Client: s.admin, APIReader: s.admin, Recorder: discard{}, OperatorImage: "operator:1"}}
 	v.report(redisv1.ConditionAvailable, metav1.ConditionTrue, redisv1.ReasonSlotsServed)
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "backups", Namespace: s.cluster.Namespace}}
+	s.makeClaim("backups")
+	return v
+}
+
+func (v *stage) makeClaim(name string) {
+	v.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v.cluster.Namespace}}
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	if err := s.admin.Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
+	if err := v.admin.Create(v.Context(), claim); err != nil {
+		v.Fatal(err)
 	}
-	return v
 }
 
 // report sets a condition of the cluster, as its own reconciler does.
@@ -85,7 +90,7 @@ func (v *vault) wants(b *redisv1.RedisBackup, phase redisv1.BackupPhase, reason,
 }
 
 // job reads a Job that must be there.
-func (v *vault) job(name string) *batchv1.Job {
+func (v *stage) job(name string) *batchv1.Job {
 	v.Helper()
 	job := &batchv1.Job{}
 	if !v.get(job, name) {
@@ -95,7 +100,7 @@ func (v *vault) job(name string) *batchv1.Job {
 }
 
 // end plays the end of a Job and of its Pod.
-func (v *vault) end(name string, result *backup.Result, condition batchv1.JobConditionType, reason string) {
+func (v *stage) end(name string, result *backup.Result, condition batchv1.JobConditionType, reason string) {
 	v.Helper()
 	job := v.job(name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Namespace: job.Namespace, Labels: job.Spec.Template.Labels}, Spec: job.Spec.Template.Spec}

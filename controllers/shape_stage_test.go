@@ -26,6 +26,10 @@ type shapeStage struct {
 	version  redistest.Version
 	password string
 	servers  map[string]*redistest.Server // by the UID of the Pod
+	// starts counts the Pods that were made; prepare puts into a server's folder what
+	// a Pod's init containers would, nil for nothing.
+	starts  int
+	prepare func(set *appsv1.StatefulSet, pod, dir string)
 }
 
 func newShapeStage(t *testing.T, spec redisv1.RedisClusterSpec) *shapeStage {
@@ -80,7 +84,12 @@ func (s *shapeStage) kubernetes() {
 		}
 	}
 	for name, set := range wanted {
-		server := startServer(s, s.version, s.password)
+		server := newServer(s, s.version, s.password)
+		if s.prepare != nil {
+			s.prepare(set, name, server.Dir)
+		}
+		server.Run()
+		s.starts++
 		s.makePod(set, name, server.IP.String())
 		pod := &corev1.Pod{}
 		s.get(pod, name)
