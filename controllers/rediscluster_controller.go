@@ -53,6 +53,8 @@ type RedisClusterReconciler struct {
 	applier  *Applier
 	sentries sentries
 	memory   memories
+	// now is the clock of schedules and conditions; nil is time.Now.
+	now func() time.Time
 }
 
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters,verbs=get;list;watch
@@ -96,12 +98,19 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 			Desired:  topology.Desired{Members: cluster.Spec.Members()},
 			Observed: &topology.Observed{},
 			Selector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: manifests.Selector(cluster)}),
-			Now:      metav1.Now(),
+			Now:      metav1.NewTime(r.clock()),
 		},
 	}
 	defer p.close()
 	p.facts.Err = p.run(ctx)
 	return p.finish(ctx)
+}
+
+func (r *RedisClusterReconciler) clock() time.Time {
+	if r.now != nil {
+		return r.now()
+	}
+	return time.Now()
 }
 
 // pass is one pass over one cluster: what it knows and has open.

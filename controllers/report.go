@@ -103,6 +103,10 @@ func changes(old, now *redisv1.RedisClusterStatus) []news {
 	if c, before := conditions(old, now, redisv1.ConditionPersistent); c.Reason == redisv1.ReasonNoStorage && before.Reason == "" {
 		events = append(events, news{corev1.EventTypeWarning, c.Reason, "Create", c.Message})
 	}
+	if c, before := conditions(old, now, redisv1.ConditionBackupScheduled); c.Status == metav1.ConditionFalse && c.Reason != redisv1.ReasonSuspended &&
+		(before.Reason != c.Reason || before.Message != c.Message) {
+		events = append(events, news{corev1.EventTypeWarning, c.Reason, "Backup", c.Message})
+	}
 	return events
 }
 
