@@ -126,7 +126,7 @@ func (r *RedisBackupReconciler) queued(ctx context.Context, b *redisv1.RedisBack
 		}
 	}
 	var jobs batchv1.JobList
-	labels := client.MatchingLabels{manifests.LabelName: manifests.AppBackup, manifests.LabelInstance: b.Spec.ClusterName, manifests.LabelComponent: "backup"}
+	labels := client.MatchingLabels{manifests.LabelName: manifests.AppBackup, manifests.LabelComponent: "backup", redisv1.LabelBackupOf: b.Spec.ClusterName}
 	if err := r.APIReader.List(ctx, &jobs, client.InNamespace(b.Namespace), labels); err != nil {
 		return nil, fmt.Errorf("list Jobs: %w", err)
 	}

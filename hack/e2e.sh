@@ -25,6 +25,10 @@ local_up --name e2e --nodes 3
 step "operator, built from this source"
 deploy_operator --name e2e
 
+step "S3 server, for the backups"
+versitygw=$(hack/versitygw.sh)
+"$devcluster" load versitygw:e2e --binary "$versitygw" --name e2e
+
 step "tests"
 # shellcheck disable=SC2086 # the flags are several words
 go test ./test/e2e/... -count=1 -v -timeout 40m ${TEST_FLAGS:-}

@@ -107,6 +107,11 @@ const (
 const (
 	// LabelBackup holds the name of the RedisBackup that a Job and its Pods work for.
 	LabelBackup = "redis.example.com/backup"
+	// LabelBackupOf holds, on these, the name of the RedisCluster that is backed up.
+	LabelBackupOf = "redis.example.com/backup-of"
+	// LabelRestoreOf holds the name of the RedisCluster that is to be filled, on the
+	// Job that looks at its backup and on that Job's Pods.
+	LabelRestoreOf = "redis.example.com/restore-of"
 	// LabelScheduledBy holds the name of the RedisCluster whose schedule made a RedisBackup.
 	LabelScheduledBy = "redis.example.com/scheduled-by"
 	// LabelScheduledByUID holds the UID of that RedisCluster: retention never counts

@@ -27,7 +27,8 @@ const (
 )
 
 // AppBackup is the value of LabelName on the Jobs of backups and restores, and on
-// their Pods: no selector of a cluster takes them for servers.
+// their Pods. They have no LabelInstance: whoever selects a cluster's Pods by it
+// means its servers.
 const AppBackup = "redis-backup"
 
 // BackupJobName is the name of the Job that takes a backup.
@@ -45,7 +46,7 @@ func shortUID(uid types.UID) string { return string(uid[:min(8, len(uid))]) }
 // BackupLabels are on a backup's Jobs and Pods.
 func BackupLabels(b *redisv1.RedisBackup) map[string]string {
 	return map[string]string{
-		LabelName: AppBackup, LabelInstance: b.Spec.ClusterName, LabelManagedBy: ManagedBy, LabelComponent: "backup", redisv1.LabelBackup: b.Name,
+		LabelName: AppBackup, LabelManagedBy: ManagedBy, LabelComponent: "backup", redisv1.LabelBackup: b.Name, redisv1.LabelBackupOf: b.Spec.ClusterName,
 	}
 }
 

@@ -36,8 +36,7 @@ func InspectJob(c *redisv1.RedisCluster, s Seeding) *batchv1.Job {
 	task := s.task(c, backup.OperationInspect, st)
 	container := taskContainer("restore", s.Image, task)
 	container.VolumeMounts = st.mounts
-	labels := Selector(c)
-	labels[LabelName], labels[LabelManagedBy], labels[LabelComponent] = AppBackup, ManagedBy, "restore"
+	labels := map[string]string{LabelName: AppBackup, LabelManagedBy: ManagedBy, LabelComponent: "restore", redisv1.LabelRestoreOf: c.Name}
 	job := taskJob(c.Namespace, InspectJobName(c), labels, taskPod(c, container, st.volumes), deleteRetries, inspectDeadline)
 	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c, redisv1.GroupVersion.WithKind("RedisCluster"))}
 	return job
