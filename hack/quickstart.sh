@@ -73,7 +73,7 @@ kubectl get pods -l "app.kubernetes.io/instance=$cluster" -L redis.example.com/r
 cat <<TXT
 
 What runs      a Kubernetes of this machine, the operator in the namespace redis-operator-system,
-               and the Redis Cluster "$cluster" in the namespace default
+               and in the namespace default the Redis Clusters "$cluster" and "$cluster-restored"
 
 Connect        export KUBECONFIG=$KUBECONFIG
                kubectl get secret $cluster-auth -o jsonpath='{.data.password}' | base64 -d; echo
@@ -86,6 +86,6 @@ Try next       kubectl get rdc -w                                              a
                kubectl apply -f config/samples/redis_v1_rediscluster_valkey.yaml
                kubectl explain rdc.spec
 
-Stop           kubectl delete rdc $cluster                                     the cluster alone
+Stop           kubectl delete rdc $cluster $cluster-restored                    the clusters alone
                $devcluster down                                        everything
 TXT
