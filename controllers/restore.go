@@ -44,7 +44,7 @@ func (p *pass) prepareRestore(ctx context.Context) (bool, error) {
 	restored := meta.FindStatusCondition(latest.Conditions, redisv1.ConditionRestored)
 	if restored != nil && restored.Status == metav1.ConditionTrue {
 		p.facts.Restore = status.Restore{Reason: restored.Reason, Message: restored.Message, Done: true}
-		return true, nil
+		return true, p.stopServing(ctx)
 	}
 	p.facts.Restore = status.Restore{Reason: redisv1.ReasonInspecting, Message: "the backup is looked at before anything is made"}
 	if latest.Restore != nil {
@@ -75,7 +75,57 @@ func (p *pass) prepareRestore(ctx context.Context) (bool, error) {
 	}
 	seeding.ID = latest.Restore.ID
 	p.seeding = seeding
-	return true, nil
+	return true, p.serveBackup(ctx)
+}
+
+// serveBackup has a Job hand a backup on a volume to the Pods that are filled from it.
+func (p *pass) serveBackup(ctx context.Context) error {
+	if !p.seeding.Served() {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: manifests.ServeName(p.cluster)}
+	job := &batchv1.Job{}
+	err := p.r.Client.Get(ctx, key, job)
+	switch {
+	case apierrors.IsNotFound(err):
+		job = manifests.ServeJob(p.cluster, *p.seeding)
+		if err := p.r.Client.Create(ctx, job); err != nil {
+			// Where the cache does not show it yet, the next pass goes on.
+			return ignoreExists(err)
+		}
+	case err != nil:
+		return fmt.Errorf("get Job: %w", err)
+	case !isControlledBy(job, p.cluster.UID):
+		return &NameConflictError{Kind: "Job", Name: job.Name, Leftover: job.DeletionTimestamp != nil}
+	}
+	if ended, _ := jobEnd(job); ended {
+		return p.deleteExactly(ctx, job) // the next pass makes another one
+	}
+	service := &corev1.Service{}
+	err = p.r.Client.Get(ctx, key, service)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	service = manifests.ServeService(p.cluster, job)
+	return ignoreExists(p.r.Client.Create(ctx, service))
+}
+
+// stopServing takes away the Job that handed the backup to the Pods, with its Service.
+func (p *pass) stopServing(ctx context.Context) error {
+	job := &batchv1.Job{}
+	err := p.r.Client.Get(ctx, client.ObjectKey{Namespace: p.cluster.Namespace, Name: manifests.ServeName(p.cluster)}, job)
+	if err != nil || !isControlledBy(job, p.cluster.UID) || job.DeletionTimestamp != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return p.deleteExactly(ctx, job)
+}
+
+// ignoreExists takes for done what the cache does not show yet.
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 func (p *pass) filling() string {
@@ -169,11 +219,7 @@ func (p *pass) inspect(ctx context.Context, s manifests.Seeding) error {
 }
 
 func (p *pass) createInspection(ctx context.Context, s manifests.Seeding) error {
-	err := p.r.Client.Create(ctx, manifests.InspectJob(p.cluster, s))
-	if apierrors.IsAlreadyExists(err) {
-		return nil // the cache does not show it yet
-	}
-	if err != nil {
+	if err := ignoreExists(p.r.Client.Create(ctx, manifests.InspectJob(p.cluster, s))); err != nil {
 		return fmt.Errorf("create Job %s: %w", manifests.InspectJobName(p.cluster), err)
 	}
 	return nil

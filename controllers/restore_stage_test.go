@@ -68,7 +68,7 @@ func (r *restoreStage) task(c *corev1.Container) backup.Task {
 			r.must(json.Unmarshal([]byte(e.Value), &task))
 		}
 	}
-	task.Destination.Directory = r.folder
+	task.Destination = backup.Destination{Directory: r.folder}
 	return task
 }
 
@@ -86,6 +86,9 @@ func (r *restoreStage) seed(set *appsv1.StatefulSet, pod, dir string) {
 		r.Fatalf("fill %s: %+v", pod, result)
 	}
 	r.seeded = append(r.seeded, pod)
+	if !r.get(&batchv1.Job{}, "orders-restore-store") || !r.get(&corev1.Service{}, "orders-restore-store") {
+		r.Error("nobody serves the backup on the volume")
+	}
 }
 
 // inspect runs the Job that looks at the backup, if there is one that has not ended.
@@ -128,7 +131,7 @@ func TestAClusterStartsFromABackup(t *testing.T) {
 				if want := max(3, int(shards)); r.starts != want {
 					t.Errorf("%d Pods were made, want %d", r.starts, want)
 				}
-				r.s(t, int(shards))
+				r.restored(t, int(shards))
 			})
 		}
 	}
@@ -155,8 +158,8 @@ func (r *restoreStage) nothingBefore() {
 	}
 }
 
-// s checks a cluster that is restored: a Pod that is lost is not filled again.
-func (r *restoreStage) s(t *testing.T, nodes int) {
+// restored checks a cluster that is restored: a Pod that is lost is not filled again.
+func (r *restoreStage) restored(t *testing.T, nodes int) {
 	t.Helper()
 	c := meta.FindStatusCondition(r.cluster.Status.Conditions, redisv1.ConditionRestored)
 	if c == nil || c.Reason != redisv1.ReasonRestored || r.cluster.Status.Restore == nil || r.cluster.Status.Restore.Shards != 3 {
@@ -176,6 +179,9 @@ func (r *restoreStage) s(t *testing.T, nodes int) {
 	})
 	if len(r.seeded) != filled {
 		t.Error("a Pod of a restored cluster is filled from the backup again")
+	}
+	if job := (&batchv1.Job{}); r.get(job, "orders-restore-store") && job.DeletionTimestamp.IsZero() {
+		t.Error("the backup is still served")
 	}
 	if len(r.servers) != nodes {
 		t.Errorf("%d servers", len(r.servers))

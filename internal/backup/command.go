@@ -48,6 +48,8 @@ func do(ctx context.Context, t *Task) (Result, error) {
 		return inspect(ctx, t, st)
 	case OperationSeed:
 		return seed(ctx, t, st)
+	case OperationServe:
+		return serve(ctx, t, st)
 	}
 	return Result{}, refuse(ReasonInvalid, "the operation %q is unknown", t.Operation)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,12 +38,9 @@ func dialer(t *Task) (redis.Dialer, error) {
 	if t.PasswordFile == "" {
 		return d, nil
 	}
-	data, err := os.ReadFile(t.PasswordFile)
-	if err != nil {
-		return d, refuse(ReasonInvalid, "the password of the cluster: %w", err)
-	}
-	d.Password, _, _ = strings.Cut(string(data), "\n")
-	return d, nil
+	var err error
+	d.Password, err = readPassword(t.PasswordFile)
+	return d, err
 }
 
 // member is one node that has answered.

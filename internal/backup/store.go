@@ -35,6 +35,9 @@ func openStore(d Destination, id string) (store, error) {
 		return nil, refuse(ReasonInvalid, "the backup's id %q is not made of letters, digits, '.', '_' and '-'", id)
 	}
 	switch {
+	case d.Remote != nil && d.S3 == nil && d.Directory == "":
+		return openRemote(*d.Remote)
+	case d.Remote != nil:
 	case d.S3 != nil && d.Directory == "":
 		return openS3(*d.S3, id)
 	case d.S3 == nil && path.IsAbs(d.Directory):
@@ -42,7 +45,7 @@ func openStore(d Destination, id string) (store, error) {
 	case d.S3 == nil && d.Directory != "":
 		return nil, refuse(ReasonInvalid, "the directory %q is no absolute path", d.Directory)
 	}
-	return nil, refuse(ReasonInvalid, "the destination is neither S3 nor a directory, or both")
+	return nil, refuse(ReasonInvalid, "the destination is not exactly one of S3, a directory and a remote one")
 }
 
 // source keeps apart an error of what is read from one of the store.

@@ -31,6 +31,9 @@ const (
 	// init container before the server's first start. A folder that holds a
 	// nodes.conf is left as it is. Subcommand `restore`.
 	OperationSeed Operation = "Seed"
+	// OperationServe hands the objects of a backup in a directory to Remote, until
+	// it is told to end. Subcommand `restore`.
+	OperationServe Operation = "Serve"
 )
 
 // Verification is how far a finished backup is checked.
@@ -58,7 +61,8 @@ type Task struct {
 	// Seeds are host:port of any nodes of the cluster; DNS names with several
 	// addresses are tried address by address. Backup only.
 	Seeds []string `json:"seeds,omitempty"`
-	// Username and PasswordFile authenticate at every node. Empty: no AUTH.
+	// Username and PasswordFile authenticate at every node. Empty: no AUTH. Serve asks
+	// them of its clients.
 	Username     string `json:"username,omitempty"`
 	PasswordFile string `json:"passwordFile,omitempty"`
 	// Compression is "Zstd" (also when empty) or "None". Backup only.
@@ -85,6 +89,17 @@ type Destination struct {
 	S3 *S3 `json:"s3,omitempty"`
 	// Directory is a mounted volume's folder.
 	Directory string `json:"directory,omitempty"`
+	// Remote is one backup that somebody serves (OperationServe). It can only be read.
+	Remote *Remote `json:"remote,omitempty"`
+}
+
+// Remote is where a backup is served.
+type Remote struct {
+	// URL of the backup's folder, without a slash at its end.
+	URL string `json:"url"`
+	// Username and PasswordFile are what OperationServe was given.
+	Username     string `json:"username"`
+	PasswordFile string `json:"passwordFile"`
 }
 
 // S3 is a bucket of an S3 server. The credentials are the files

@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"path"
+	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -36,10 +38,71 @@ func InspectJob(c *redisv1.RedisCluster, s Seeding) *batchv1.Job {
 	task := s.task(c, backup.OperationInspect, st)
 	container := taskContainer("restore", s.Image, task)
 	container.VolumeMounts = st.mounts
-	labels := map[string]string{LabelName: AppBackup, LabelManagedBy: ManagedBy, LabelComponent: "restore", redisv1.LabelRestoreOf: c.Name}
-	job := taskJob(c.Namespace, InspectJobName(c), labels, taskPod(c, container, st.volumes), deleteRetries, inspectDeadline)
+	return restoreJob(c, InspectJobName(c), "restore", taskPod(c, container, st.volumes), deleteRetries, inspectDeadline)
+}
+
+func restoreJob(c *redisv1.RedisCluster, name, component string, pod *corev1.PodSpec, retries int32, deadline int64) *batchv1.Job {
+	job := taskJob(c.Namespace, name, restoreLabels(c, component), pod, retries, deadline)
 	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c, redisv1.GroupVersion.WithKind("RedisCluster"))}
 	return job
+}
+
+func restoreLabels(c *redisv1.RedisCluster, component string) map[string]string {
+	return map[string]string{LabelName: AppBackup, LabelManagedBy: ManagedBy, LabelComponent: component, redisv1.LabelRestoreOf: c.Name}
+}
+
+const (
+	// servers is the value of LabelComponent of what serves a backup on a volume.
+	servers = "restore-store"
+	// serveDeadline bounds that, in seconds: if it is not enough it begins again.
+	serveDeadline = 24 * 60 * 60
+)
+
+// ServeName is the name of the Job and of the Service that hand a backup on a volume
+// to the Pods that are filled from it.
+func ServeName(c *redisv1.RedisCluster) string { return c.Name + "-restore-store" }
+
+// Served tells whether the backup is handed to the Pods by a Job: a volume can often be
+// mounted on one node only, and would stay with the Pods as long as they live.
+func (s Seeding) Served() bool { return s.Destination.PersistentVolumeClaim != nil }
+
+// ServeJob builds that Job. The cluster is its owner.
+func ServeJob(c *redisv1.RedisCluster, s Seeding) *batchv1.Job {
+	st := storeOf(s.Destination)
+	task := s.task(c, backup.OperationServe, st)
+	task.Username, task.PasswordFile = OperatorUser, path.Join(operatorDir, "password")
+	container := taskContainer("restore", s.Image, task)
+	container.VolumeMounts = append(st.mounts, corev1.VolumeMount{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true})
+	container.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: backup.ServePort, Protocol: corev1.ProtocolTCP}}
+	pod := taskPod(c, container, append(st.volumes, passwordFile(operatorVolume, OperatorSecretName(c))))
+	return restoreJob(c, ServeName(c), servers, pod, backupRetries, serveDeadline)
+}
+
+// ServeService builds the Service of that Job, which is its owner: it goes with it.
+func ServeService(c *redisv1.RedisCluster, job *batchv1.Job) *corev1.Service {
+	labels := restoreLabels(c, servers)
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: ServeName(c), Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Selector: labels,
+			Ports: []corev1.ServicePort{{Name: "http", Port: backup.ServePort, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// store is where a Pod that is filled finds the backup.
+func (s Seeding) store(c *redisv1.RedisCluster) store {
+	if !s.Served() {
+		return storeOf(s.Destination)
+	}
+	url := "http://" + ServeName(c) + "." + c.Namespace + ".svc:" + strconv.Itoa(backup.ServePort)
+	return store{
+		destination: backup.Destination{Remote: &backup.Remote{URL: url, Username: OperatorUser, PasswordFile: path.Join(operatorDir, "password")}},
+		mounts:      []corev1.VolumeMount{{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true}},
+	}
 }
 
 func (s Seeding) task(c *redisv1.RedisCluster, operation backup.Operation, st store) *backup.Task {
@@ -52,7 +115,7 @@ func (s Seeding) task(c *redisv1.RedisCluster, operation backup.Operation, st st
 // volume before its server starts for the first time. It is no part of the
 // template's hash: when it is taken off, no Pod is made anew.
 func (s Seeding) Seed(set *appsv1ac.StatefulSetApplyConfiguration, c *redisv1.RedisCluster, shard int) {
-	st := storeOf(s.Destination)
+	st := s.store(c)
 	task := s.task(c, backup.OperationSeed, st)
 	task.Shard, task.DataDir, task.AppendOnly, task.OnlyPod = shard, DataDir, appendOnly(&c.Spec), PodName(c, shard, 0)
 	container := taskContainer("restore", s.Image, task)
