@@ -55,7 +55,7 @@ func (r *remote) ask(ctx context.Context, method, name string) (*http.Response, 
 
 func (r *remote) get(ctx context.Context, name string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	answer, err := r.ask(ctx, http.MethodGet, name)
+	answer, err := r.ask(ctx, http.MethodGet, name) //nolint:bodyclose // remoteObject closes it
 	if err != nil {
 		cancel()
 		return nil, err
