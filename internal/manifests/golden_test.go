@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -65,6 +66,19 @@ var clusters = []struct {
 	})},
 }
 
+// newBackup is a backup of newCluster's cluster, to a bucket.
+func newBackup(verify redisv1.Verification) *redisv1.RedisBackup {
+	return &redisv1.RedisBackup{
+		ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "99999999-2222-3333-4444-555555555555"},
+		Spec: redisv1.RedisBackupSpec{
+			ClusterName: "orders", Compression: redisv1.CompressionZstd, Verify: verify,
+			Destination: redisv1.BackupDestination{S3: &redisv1.S3Destination{
+				Bucket: "backups", Prefix: "a/b", Endpoint: "https://minio:9000", Region: "eu", PathStyle: true, CredentialsSecretName: "login", CASecretName: "authority",
+			}},
+		},
+	}
+}
+
 func newCluster(set func(*redisv1.RedisClusterSpec)) *redisv1.RedisCluster {
 	c := &redisv1.RedisCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "11111111-2222-3333-4444-555555555555"},
@@ -87,6 +101,32 @@ func built(c *redisv1.RedisCluster, all bool) map[string]any {
 		objects["networkpolicy"] = NetworkPolicy(c)
 		objects["secret-auth"] = AuthSecret(c, "PASSWORD")
 		objects["secret-operator"] = OperatorSecret(c, "PASSWORD")
+	}
+	maps.Copy(objects, tasks(c, all))
+	return objects
+}
+
+// tasks are what backs a cluster up and what fills it from a backup.
+func tasks(c *redisv1.RedisCluster, all bool) map[string]any {
+	const image = "operator:1"
+	b := newBackup(redisv1.VerifyRestore)
+	objects := map[string]any{"job-backup-verified": BackupJob(b, c, image, 3600)}
+	if all {
+		volume := Seeding{ID: "nightly-99999999", Image: image, Destination: &redisv1.BackupDestination{
+			PersistentVolumeClaim: &redisv1.ClaimDestination{ClaimName: "backups", SubPath: "redis"},
+		}}
+		bucket := Seeding{ID: volume.ID, Image: image, Destination: &b.Spec.Destination}
+		serve := ServeJob(c, volume)
+		objects["job-backup"] = BackupJob(newBackup(redisv1.VerifyChecksums), c, image, 3600)
+		objects["job-delete"] = DeleteJob(b, nil, image)
+		objects["job-inspect"] = InspectJob(c, bucket)
+		objects["job-serve"] = serve
+		objects["service-serve"] = ServeService(c, serve)
+		for name, s := range map[string]Seeding{"bucket": bucket, "volume": volume} {
+			set := StatefulSet(c, 1, 2, "")
+			s.Seed(set, c, 1)
+			objects["statefulset-seeded-from-"+name] = set
+		}
 	}
 	return objects
 }
