@@ -57,16 +57,17 @@ func do(ctx context.Context, t *Task) (Result, error) {
 // terminationLog is where Kubernetes looks for a container's last words.
 const terminationLog = "/dev/termination-log"
 
-// Exit codes of the subcommands.
+// Exit codes of the subcommands, beside 0.
 const (
-	exitFailed    = 1
-	exitPermanent = 3
+	// ExitFailed: trying again may help.
+	ExitFailed = 1
+	// ExitPermanent: trying again cannot help.
+	ExitPermanent = 3
 )
 
 // Command is the body of the subcommands `backup` and `restore`: it carries out
 // the Task of the environment and leaves the Result in the termination message,
-// and on standard output. It returns the exit code: 0, 1 when trying again may
-// help, 3 when it cannot.
+// and on standard output. It returns the exit code.
 func Command(subcommand string) int {
 	// The limit of the garbage collector, not of the process: 64 MB with the rest.
 	debug.SetMemoryLimit(40 << 20)
@@ -87,9 +88,9 @@ func Command(subcommand string) int {
 	case result.Reason == "":
 		return 0
 	case result.Permanent:
-		return exitPermanent
+		return ExitPermanent
 	}
-	return exitFailed
+	return ExitFailed
 }
 
 func fromEnvironment(ctx context.Context, subcommand string) Result {

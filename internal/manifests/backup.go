@@ -2,12 +2,10 @@ package manifests
 
 import (
 	"maps"
-	"path"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/backup"
@@ -37,11 +35,11 @@ func BackupJobName(b *redisv1.RedisBackup) string { return b.Name + "-b" }
 // DeleteJobName is the name of the Job that removes a backup's objects.
 func DeleteJobName(b *redisv1.RedisBackup) string { return b.Name + "-d" }
 
-// BackupID is the backup's folder in its destination: no other RedisBackup, of any
-// time or place, has the same.
-func BackupID(b *redisv1.RedisBackup) string { return b.Name + "-" + shortUID(b.UID) }
-
-func shortUID(uid types.UID) string { return string(uid[:min(8, len(uid))]) }
+// BackupID is the backup's folder in its destination: a RedisBackup that is made
+// again under the same name has another one.
+func BackupID(b *redisv1.RedisBackup) string {
+	return b.Name + "-" + string(b.UID[:min(8, len(b.UID))])
+}
 
 // BackupLabels are on a backup's Jobs and Pods.
 func BackupLabels(b *redisv1.RedisBackup) map[string]string {
@@ -57,12 +55,12 @@ func BackupJob(b *redisv1.RedisBackup, c *redisv1.RedisCluster, operatorImage st
 	task := &backup.Task{
 		Operation: backup.OperationBackup, Destination: s.destination, ID: BackupID(b),
 		Cluster: c.Namespace + "/" + c.Name, Seeds: seeds(c),
-		Username: OperatorUser, PasswordFile: path.Join(operatorDir, "password"),
+		Username: OperatorUser, PasswordFile: passwordFile,
 		Compression: string(b.Spec.Compression), Verify: backup.Verification(b.Spec.Verify),
 	}
-	container := taskContainer("backup", operatorImage, task)
-	container.VolumeMounts = append(s.mounts, corev1.VolumeMount{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true})
-	pod := taskPod(c, container, append(s.volumes, passwordFile(operatorVolume, OperatorSecretName(c))))
+	container := taskContainer(&c.Spec, "backup", operatorImage, task)
+	container.VolumeMounts = append(s.mounts, passwordMount)
+	pod := taskPod(&c.Spec, container, append(s.volumes, passwordVolume(c)))
 	if b.Spec.Verify == redisv1.VerifyRestore {
 		drill(pod, c)
 	}
@@ -77,9 +75,13 @@ func BackupJob(b *redisv1.RedisBackup, c *redisv1.RedisCluster, operatorImage st
 func DeleteJob(b *redisv1.RedisBackup, c *redisv1.RedisCluster, operatorImage string) *batchv1.Job {
 	s := storeOf(&b.Spec.Destination)
 	task := &backup.Task{Operation: backup.OperationDelete, Destination: s.destination, ID: BackupID(b)}
-	container := taskContainer("backup", operatorImage, task)
+	spec := &redisv1.RedisClusterSpec{}
+	if c != nil {
+		spec = &c.Spec
+	}
+	container := taskContainer(spec, "backup", operatorImage, task)
 	container.VolumeMounts = s.mounts
-	return taskJob(b.Namespace, DeleteJobName(b), BackupLabels(b), taskPod(c, container, s.volumes), deleteRetries, deleteDeadline)
+	return taskJob(b.Namespace, DeleteJobName(b), BackupLabels(b), taskPod(spec, container, s.volumes), deleteRetries, deleteDeadline)
 }
 
 // drill has the task run in the image of the cluster's servers, with the program
@@ -100,55 +102,42 @@ func drill(pod *corev1.PodSpec, c *redisv1.RedisCluster) {
 	main.VolumeMounts = append(main.VolumeMounts, program, corev1.VolumeMount{Name: scratchVolume, MountPath: scratchDir})
 	// The server needs the memory that a node of the cluster does.
 	main.Resources = *c.Spec.Resources.DeepCopy()
+	main.Resources.Claims = nil // devices are the nodes' own
 	for _, name := range []string{programVolume, scratchVolume} {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
 }
 
-// passwordFile mounts the operator's password as the file "password".
-func passwordFile(volume, secret string) corev1.Volume {
-	mode := int32(0o440)
-	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: secret, DefaultMode: &mode, Items: []corev1.KeyToPath{{Key: OperatorPasswordKey, Path: "password"}},
-	}}}
-}
-
-// taskPod is a Pod that carries out one task, where the cluster's Pods may run.
-func taskPod(c *redisv1.RedisCluster, container corev1.Container, volumes []corev1.Volume) *corev1.PodSpec {
-	no, grace := false, int64(tidyUp+10)
-	pod := &corev1.PodSpec{
+// taskPod is a Pod that carries out one task, where the Pods of a cluster may run, and
+// as they run: both can then read the same volumes.
+func taskPod(spec *redisv1.RedisClusterSpec, container corev1.Container, volumes []corev1.Volume) *corev1.PodSpec {
+	spec = spec.DeepCopy()
+	return &corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}, Volumes: volumes,
-		SecurityContext: taskSecurity(c), AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
+		SecurityContext:              converted[corev1.PodSecurityContext](podSecurity(spec)),
+		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), TerminationGracePeriodSeconds: new(int64(tidyUp + 10)),
+		ImagePullSecrets: spec.ImagePullSecrets, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, PriorityClassName: spec.PriorityClassName,
 	}
-	if c != nil {
-		spec := c.Spec.DeepCopy()
-		pod.ImagePullSecrets, pod.NodeSelector, pod.Tolerations = spec.ImagePullSecrets, spec.NodeSelector, spec.Tolerations
-		pod.PriorityClassName = spec.PriorityClassName
-	}
-	return pod
 }
 
 // taskJob is a Job of one Pod at a time. A task that trying again cannot help, by
 // its exit code, ends it; a Pod that was taken away does not count as a failure.
 func taskJob(namespace, name string, labels map[string]string, pod *corev1.PodSpec, retries int32, deadline int64) *batchv1.Job {
-	keep, container := int32(keepJobs), TaskContainer
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec: batchv1.JobSpec{
-			BackoffLimit: &retries, ActiveDeadlineSeconds: &deadline, TTLSecondsAfterFinished: &keep,
+			BackoffLimit: &retries, ActiveDeadlineSeconds: &deadline, TTLSecondsAfterFinished: new(int32(keepJobs)),
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 				{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
-					ContainerName: &container, Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{exitPermanent},
+					ContainerName: new(TaskContainer), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{backup.ExitPermanent},
 				}},
 				{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
 					{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
 				}},
 			}},
 			// A new Pod only after the one before has ended: two would write the same objects.
-			PodReplacementPolicy: pointerTo(batchv1.Failed),
+			PodReplacementPolicy: new(batchv1.Failed),
 			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels)}, Spec: *pod},
 		},
 	}
 }
-
-func pointerTo[T any](v T) *T { return &v }

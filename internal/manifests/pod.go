@@ -208,10 +208,10 @@ func volumes(c *redisv1.RedisCluster) []*corev1ac.VolumeApplyConfiguration {
 		corev1ac.Volume().WithName(configVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().
 			WithName(ConfigMapName(c)).
 			WithDefaultMode(0o444)),
-		secretVolume(operatorVolume, OperatorSecretName(c), OperatorPasswordKey),
+		secretVolume(operatorVolume, OperatorSecretName(c), OperatorPasswordKey, passwordName),
 	}
 	if !c.Spec.AuthDisabled() {
-		v = append(v, secretVolume(authVolume, c.AuthSecretName(), redisv1.AuthPasswordKey))
+		v = append(v, secretVolume(authVolume, c.AuthSecretName(), redisv1.AuthPasswordKey, passwordName))
 	}
 	if c.Spec.Storage == nil {
 		v = append(v, corev1ac.Volume().WithName(DataVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()))
@@ -219,11 +219,14 @@ func volumes(c *redisv1.RedisCluster) []*corev1ac.VolumeApplyConfiguration {
 	return v
 }
 
-// secretVolume mounts the password of a Secret, and nothing else that a user
-// may keep there, as the file "password", readable by the Pod's group.
-func secretVolume(volume, name, key string) *corev1ac.VolumeApplyConfiguration {
+// passwordName is the name of the file that holds a password.
+const passwordName = "password"
+
+// secretVolume mounts one key of a Secret, and nothing else that a user may keep
+// there, as a file that the Pod's group can read.
+func secretVolume(volume, name, key, file string) *corev1ac.VolumeApplyConfiguration {
 	return corev1ac.Volume().WithName(volume).WithSecret(corev1ac.SecretVolumeSource().
 		WithSecretName(name).
 		WithDefaultMode(0o440).
-		WithItems(corev1ac.KeyToPath().WithKey(key).WithPath("password")))
+		WithItems(corev1ac.KeyToPath().WithKey(key).WithPath(file)))
 }

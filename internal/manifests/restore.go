@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"path"
 	"strconv"
 	"strings"
 
@@ -36,9 +35,9 @@ const inspectDeadline = 600
 func InspectJob(c *redisv1.RedisCluster, s Seeding) *batchv1.Job {
 	st := storeOf(s.Destination)
 	task := s.task(c, backup.OperationInspect, st)
-	container := taskContainer("restore", s.Image, task)
+	container := taskContainer(&c.Spec, "restore", s.Image, task)
 	container.VolumeMounts = st.mounts
-	return restoreJob(c, InspectJobName(c), "restore", taskPod(c, container, st.volumes), deleteRetries, inspectDeadline)
+	return restoreJob(c, InspectJobName(c), "restore", taskPod(&c.Spec, container, st.volumes), deleteRetries, inspectDeadline)
 }
 
 func restoreJob(c *redisv1.RedisCluster, name, component string, pod *corev1.PodSpec, retries int32, deadline int64) *batchv1.Job {
@@ -70,11 +69,11 @@ func (s Seeding) Served() bool { return s.Destination.PersistentVolumeClaim != n
 func ServeJob(c *redisv1.RedisCluster, s Seeding) *batchv1.Job {
 	st := storeOf(s.Destination)
 	task := s.task(c, backup.OperationServe, st)
-	task.Username, task.PasswordFile = OperatorUser, path.Join(operatorDir, "password")
-	container := taskContainer("restore", s.Image, task)
-	container.VolumeMounts = append(st.mounts, corev1.VolumeMount{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true})
+	task.Username, task.PasswordFile = OperatorUser, passwordFile
+	container := taskContainer(&c.Spec, "restore", s.Image, task)
+	container.VolumeMounts = append(st.mounts, passwordMount)
 	container.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: backup.ServePort, Protocol: corev1.ProtocolTCP}}
-	pod := taskPod(c, container, append(st.volumes, passwordFile(operatorVolume, OperatorSecretName(c))))
+	pod := taskPod(&c.Spec, container, append(st.volumes, passwordVolume(c)))
 	return restoreJob(c, ServeName(c), servers, pod, backupRetries, serveDeadline)
 }
 
@@ -100,8 +99,8 @@ func (s Seeding) store(c *redisv1.RedisCluster) store {
 	}
 	url := "http://" + ServeName(c) + "." + c.Namespace + ".svc:" + strconv.Itoa(backup.ServePort)
 	return store{
-		destination: backup.Destination{Remote: &backup.Remote{URL: url, Username: OperatorUser, PasswordFile: path.Join(operatorDir, "password")}},
-		mounts:      []corev1.VolumeMount{{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true}},
+		destination: backup.Destination{Remote: &backup.Remote{URL: url, Username: OperatorUser, PasswordFile: passwordFile}},
+		mounts:      []corev1.VolumeMount{passwordMount},
 	}
 }
 
@@ -118,7 +117,7 @@ func (s Seeding) Seed(set *appsv1ac.StatefulSetApplyConfiguration, c *redisv1.Re
 	st := s.store(c)
 	task := s.task(c, backup.OperationSeed, st)
 	task.Shard, task.DataDir, task.AppendOnly, task.OnlyPod = shard, DataDir, appendOnly(&c.Spec), PodName(c, shard, 0)
-	container := taskContainer("restore", s.Image, task)
+	container := taskContainer(&c.Spec, "restore", s.Image, task)
 	container.VolumeMounts = append(st.mounts, corev1.VolumeMount{Name: DataVolume, MountPath: DataDir})
 	pod := set.Spec.Template.Spec
 	pod.WithInitContainers(converted[corev1ac.ContainerApplyConfiguration](container))

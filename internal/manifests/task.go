@@ -30,9 +30,6 @@ const (
 // as in a Pod that is filled from a backup.
 const TaskContainer = "backup"
 
-// exitPermanent is the exit code of a task that trying again cannot help.
-const exitPermanent = 3
-
 // A task streams: it needs the same memory whatever the size of the data.
 var taskResources = corev1.ResourceRequirements{
 	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
@@ -59,11 +56,13 @@ func storeOf(d *redisv1.BackupDestination) store {
 		s.destination.S3 = &backup.S3{
 			Bucket: s3.Bucket, Prefix: s3.Prefix, Endpoint: s3.Endpoint, Region: s3.Region, PathStyle: s3.PathStyle, CredentialsDir: credentialsDir,
 		}
-		s.add(secretFiles(credentialsVolume, s3.CredentialsSecretName,
-			redisv1.S3AccessKeyIDKey, redisv1.S3SecretAccessKeyKey), corev1.VolumeMount{MountPath: credentialsDir, ReadOnly: true})
+		// All its keys: the session token is there or not.
+		s.add(corev1.Volume{Name: credentialsVolume, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: s3.CredentialsSecretName, DefaultMode: new(int32(0o440))},
+		}}, corev1.VolumeMount{MountPath: credentialsDir, ReadOnly: true})
 		if s3.CASecretName != "" {
 			s.destination.S3.CAFile = path.Join(authorityDir, redisv1.S3CAKey)
-			s.add(secretFiles(authorityVolume, s3.CASecretName, redisv1.S3CAKey), corev1.VolumeMount{MountPath: authorityDir, ReadOnly: true})
+			s.add(secretFile(authorityVolume, s3.CASecretName, redisv1.S3CAKey, redisv1.S3CAKey), corev1.VolumeMount{MountPath: authorityDir, ReadOnly: true})
 		}
 	}
 	return s
@@ -74,23 +73,14 @@ func (s *store) add(v corev1.Volume, m corev1.VolumeMount) {
 	s.volumes, s.mounts = append(s.volumes, v), append(s.mounts, m)
 }
 
-// secretFiles mounts keys of a Secret as files of the same names.
-func secretFiles(volume, secret string, keys ...string) corev1.Volume {
-	mode := int32(0o440)
-	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode}
-	for _, key := range keys {
-		source.Items = append(source.Items, corev1.KeyToPath{Key: key, Path: key})
-	}
-	if len(keys) > 1 {
-		// The session token is there or not; the keys above were looked for before.
-		source.Items = nil
-	}
-	return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: source}}
+// secretFile mounts one key of a Secret as a file.
+func secretFile(volume, secret, key, file string) corev1.Volume {
+	return *converted[corev1.Volume](secretVolume(volume, secret, key, file))
 }
 
-// taskContainer carries out a task with a subcommand of the operator's program.
-func taskContainer(subcommand, image string, task *backup.Task) corev1.Container {
-	no, yes := false, true
+// taskContainer carries out a task with a subcommand of the operator's program, in a
+// Pod that has the security context of a cluster's.
+func taskContainer(spec *redisv1.RedisClusterSpec, subcommand, image string, task *backup.Task) corev1.Container {
 	return corev1.Container{
 		Name: TaskContainer, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 		// Without a command of its own an image's entrypoint would decide.
@@ -101,25 +91,19 @@ func taskContainer(subcommand, image string, task *backup.Task) corev1.Container
 		},
 		Resources:                taskResources,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, RunAsNonRoot: &yes,
-			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext:          converted[corev1.SecurityContext](containerSecurity(spec)),
 	}
 }
 
-// taskSecurity lets a task's Pod run as the cluster's Pods do, so that both can
-// read the same volumes. c is nil when the cluster is gone.
-func taskSecurity(c *redisv1.RedisCluster) *corev1.PodSecurityContext {
-	if c != nil && c.Spec.PodSecurityContext != nil {
-		return c.Spec.PodSecurityContext.DeepCopy()
-	}
-	id, yes, policy := int64(redisID), true, corev1.FSGroupChangeOnRootMismatch
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id, FSGroupChangePolicy: &policy,
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
+// passwordFile is where a task finds the operator's password.
+var passwordFile = path.Join(operatorDir, passwordName)
+
+// passwordMount mounts it.
+var passwordMount = corev1.VolumeMount{Name: operatorVolume, MountPath: operatorDir, ReadOnly: true}
+
+// passwordVolume is the volume of passwordMount.
+func passwordVolume(c *redisv1.RedisCluster) corev1.Volume {
+	return secretFile(operatorVolume, OperatorSecretName(c), OperatorPasswordKey, passwordName)
 }
 
 // seeds are where a task finds nodes of a cluster.
