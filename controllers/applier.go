@@ -62,8 +62,7 @@ type Applier struct {
 
 	mu      sync.Mutex
 	records map[types.NamespacedName]map[childKey]record
-	// now is the clock; nil is time.Now.
-	now func() time.Time
+	clock   clock
 }
 
 // childKey names an object of an owner.
@@ -278,7 +277,7 @@ func (a *Applier) known(c *child, obj client.Object) (known, stale bool) {
 // a moment ago.
 func (a *Applier) unseen(c *child) bool {
 	r, ok := a.recall(c)
-	return ok && !r.shown && r.intent == sha256.Sum256(c.intent) && a.time().Sub(r.at) < cacheLag
+	return ok && !r.shown && r.intent == sha256.Sum256(c.intent) && a.clock.now().Sub(r.at) < cacheLag
 }
 
 // defaulted tells that what is owned is what the same intent led to before.
@@ -297,7 +296,7 @@ func (a *Applier) recall(c *child) (record, bool) {
 func (a *Applier) remember(c *child, obj client.Object, owned []byte, shown bool) {
 	a.store(c, record{
 		owner: c.owner.GetUID(), uid: obj.GetUID(), resourceVersion: obj.GetResourceVersion(),
-		intent: sha256.Sum256(c.intent), owned: sha256.Sum256(owned), shown: shown, at: a.time(),
+		intent: sha256.Sum256(c.intent), owned: sha256.Sum256(owned), shown: shown, at: a.clock.now(),
 	})
 }
 
@@ -312,13 +311,6 @@ func (a *Applier) store(c *child, r record) {
 		a.records[owner] = map[childKey]record{}
 	}
 	a.records[owner][c.key()] = r
-}
-
-func (a *Applier) time() time.Time {
-	if a.now == nil {
-		return time.Now()
-	}
-	return a.now()
 }
 
 // object is an empty object of a child's kind.

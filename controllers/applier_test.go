@@ -288,7 +288,7 @@ func TestApplyFindsWhatTheCacheDoesNotShow(t *testing.T) {
 func TestApplyMakesAnewWhatWasDeleted(t *testing.T) {
 	b := newBench(t)
 	clock := time.Now()
-	b.now = func() time.Time { return clock }
+	b.clock = func() time.Time { return clock }
 	intent := b.configMap(map[string]string{"a": "1"})
 	b.apply(nil, intent, "PATCH", true)
 

@@ -41,14 +41,13 @@ func (r *RedisBackupReconciler) remove(ctx context.Context, b *redisv1.RedisBack
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("get Job: %w", err)
 	case job.Annotations[uidAnnotation] != string(b.UID): // of an earlier backup of this name
-		return ctrl.Result{RequeueAfter: soonest}, client.IgnoreNotFound(r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID},
-			client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		return ctrl.Result{RequeueAfter: soonest}, deleteExactly(ctx, r.Client, job)
 	}
-	ended, succeeded := jobEnd(job)
+	end := endOf(job)
 	switch {
-	case !ended:
+	case end == nil:
 		return ctrl.Result{RequeueAfter: backupInterval}, nil
-	case !succeeded:
+	case end.Type == batchv1.JobFailed:
 		pods, err := podsOf(ctx, r.APIReader, job)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -80,18 +79,13 @@ func (r *RedisBackupReconciler) startRemoval(ctx context.Context, b *redisv1.Red
 	}
 	job := manifests.DeleteJob(b, cluster, r.OperatorImage)
 	job.Annotations = map[string]string{uidAnnotation: string(b.UID)}
-	err := r.Client.Create(ctx, job)
-	switch {
-	case namespaceEnds(err):
-		r.left(b, "the namespace is being deleted, and no Job can be made in it any more")
+	err := createOnce(ctx, r.Client, r.APIReader, job)
+	// In a namespace that is being deleted this is Forbidden.
+	if problem, refused := refusal(err); refused {
+		r.left(b, problem.Message)
 		return ctrl.Result{}, r.finalizer(ctx, b, false)
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		r.left(b, err.Error())
-		return ctrl.Result{}, r.finalizer(ctx, b, false)
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("create Job %s: %w", job.Name, err)
 	}
-	return ctrl.Result{RequeueAfter: backupInterval}, nil
+	return ctrl.Result{RequeueAfter: backupInterval}, err
 }
 
 // stop ends the Job that takes the backup. It tells whether there is one, and whether
@@ -107,7 +101,7 @@ func (r *RedisBackupReconciler) stop(ctx context.Context, b *redisv1.RedisBackup
 	case !isControlledBy(job, b.UID):
 		return false, true, nil
 	}
-	if ended, _ := jobEnd(job); ended {
+	if endOf(job) != nil {
 		return true, true, nil
 	}
 	if b.Status.StartTime == nil {

@@ -19,15 +19,13 @@ import (
 // observe looks at a backup's Job, or while there is none at what it needs. cluster
 // is nil when there is no such RedisCluster.
 func (r *RedisBackupReconciler) observe(ctx context.Context, b *redisv1.RedisBackup) (f backup.Facts, job *batchv1.Job, cluster *redisv1.RedisCluster, err error) {
-	f.Age = r.clock().Sub(b.CreationTimestamp.Time)
+	f.Age = r.clock.now().Sub(b.CreationTimestamp.Time)
 	f.Deadline = time.Duration(b.Spec.ActiveDeadlineSeconds) * time.Second
 	job = &batchv1.Job{}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: manifests.BackupJobName(b)}, job)
 	switch {
 	case err == nil && !isControlledBy(job, b.UID):
-		f.Obstacle = &backup.Obstacle{Reason: redisv1.ReasonNameConflict, Message: fmt.Sprintf(
-			"Job %q exists and does not belong to this backup; it is left alone: delete it, or give the backup another name", job.Name)}
-		return f, nil, nil, nil
+		return f, nil, nil, &NameConflictError{Kind: "Job", Name: job.Name, Leftover: job.DeletionTimestamp != nil}
 	case err == nil:
 		err = r.follow(ctx, &f, job)
 		return f, job, nil, err
@@ -53,13 +51,13 @@ func (r *RedisBackupReconciler) follow(ctx context.Context, f *backup.Facts, job
 		return err
 	}
 	f.Result = resultOf(pods)
-	ended, succeeded := jobEnd(job)
+	end := endOf(job)
 	switch {
-	case !ended:
+	case end == nil:
 		f.Work = backup.WorkGoesOn
-	case succeeded:
+	case end.Type == batchv1.JobComplete:
 		f.Work = backup.WorkDone
-	case deadlineExceeded(job):
+	case end.Reason == batchv1.JobReasonDeadlineExceeded:
 		f.Work = backup.WorkTimedOut
 	default:
 		f.Work = backup.WorkFailed
@@ -103,6 +101,7 @@ func (r *RedisBackupReconciler) obstacle(ctx context.Context, b *redisv1.RedisBa
 // for it.
 var unready = map[string]bool{
 	redisv1.ReasonSecretNotFound: true, redisv1.ReasonSecretInvalid: true, redisv1.ReasonClaimNotFound: true, redisv1.ReasonNoOperatorImage: true,
+	redisv1.ReasonNameConflict: true, redisv1.ReasonRejected: true,
 }
 
 // queued tells which backup of the cluster has its turn first. Jobs are looked at
@@ -132,7 +131,7 @@ func (r *RedisBackupReconciler) queued(ctx context.Context, b *redisv1.RedisBack
 	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		if ended, _ := jobEnd(job); !ended && !isControlledBy(job, b.UID) && metav1.GetControllerOf(job) != nil {
+		if endOf(job) == nil && !isControlledBy(job, b.UID) && metav1.GetControllerOf(job) != nil {
 			return behind(job.Labels[redisv1.LabelBackup]), nil
 		}
 	}

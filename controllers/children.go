@@ -132,9 +132,9 @@ func refusal(err error) (status.Problem, bool) {
 	switch {
 	case errors.As(err, &conflict) && !conflict.Leftover:
 		return status.Problem{Reason: redisv1.ReasonNameConflict, Message: fmt.Sprintf(
-			"%s %q exists and does not belong to this cluster; it is left alone: delete it or give the cluster another name", conflict.Kind, conflict.Name)}, true
+			"%s %q exists and belongs to somebody else; it is left alone: delete it or take another name", conflict.Kind, conflict.Name)}, true
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
-		return status.Problem{Reason: redisv1.ReasonRejected, Message: "the API server refuses an object of this cluster: " + err.Error()}, true
+		return status.Problem{Reason: redisv1.ReasonRejected, Message: "the API server refuses an object that is needed: " + err.Error()}, true
 	}
 	return status.Problem{}, false
 }

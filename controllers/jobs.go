@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/backup"
@@ -19,21 +20,46 @@ import (
 	"github.com/example/redis-operator/internal/status"
 )
 
-// jobEnd tells whether a Job has ended, and whether it succeeded.
-func jobEnd(job *batchv1.Job) (ended, succeeded bool) {
-	for _, c := range job.Status.Conditions {
+// endOf is the condition that ended a Job, by success (Complete) or not (Failed); nil
+// while it goes on.
+func endOf(job *batchv1.Job) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		c := &job.Status.Conditions[i]
 		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			return true, c.Type == batchv1.JobComplete
+			return c
 		}
 	}
-	return false, false
+	return nil
 }
 
-// deadlineExceeded tells whether a Job was ended because its time was up.
-func deadlineExceeded(job *batchv1.Job) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Type == batchv1.JobFailed && c.Reason == batchv1.JobReasonDeadlineExceeded
-	})
+// createOnce makes an object that is never changed. If one of its name exists, it has
+// to be ours, which the cache does not show yet; what has another controller, or
+// another mark (uidAnnotation), is a *NameConflictError. The cache never shows it,
+// because it lacks our labels.
+func createOnce(ctx context.Context, c client.Client, live client.Reader, o client.Object) error {
+	gvk, err := apiutil.GVKForObject(o, c.Scheme())
+	if err != nil {
+		return fmt.Errorf("create %s: %w", o.GetName(), err)
+	}
+	existing, isObject := o.DeepCopyObject().(client.Object)
+	err = c.Create(ctx, o)
+	if !isObject || !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fmt.Errorf("create %s %s: %w", gvk.Kind, o.GetName(), err)
+		}
+		return nil
+	}
+	owner, mark := controllerUID(existing), existing.GetAnnotations()[uidAnnotation]
+	err = live.Get(ctx, client.ObjectKeyFromObject(o), existing)
+	switch {
+	case apierrors.IsNotFound(err): // the next pass makes it
+		return nil
+	case err != nil:
+		return fmt.Errorf("get %s %s: %w", gvk.Kind, o.GetName(), err)
+	case controllerUID(existing) != owner || existing.GetAnnotations()[uidAnnotation] != mark:
+		return &NameConflictError{Kind: gvk.Kind, Name: o.GetName(), Leftover: existing.GetDeletionTimestamp() != nil}
+	}
+	return nil
 }
 
 // podsOf are the Pods of a Job, the latest first. They are read past the cache,

@@ -104,7 +104,11 @@ func waitProblem(pod *corev1.Pod, s *corev1.ContainerStatus) (status.Problem, bo
 	}
 	reason, ok := waitReasons[s.State.Waiting.Reason]
 	message := fmt.Sprintf("Pod %s: %s", pod.Name, stable(s.State.Waiting.Message))
-	if reason == redisv1.ReasonImagePullFailed {
+	switch {
+	case reason != redisv1.ReasonImagePullFailed:
+	case s.Name != manifests.RedisContainer:
+		message = fmt.Sprintf("Pod %s: the image %s cannot be pulled with spec.imagePullSecrets of the cluster; the operator's own is the one of its variable OPERATOR_IMAGE", pod.Name, s.Image)
+	default:
 		message = fmt.Sprintf("Pod %s: the image %s cannot be pulled; check spec.version, spec.image and spec.imagePullSecrets", pod.Name, s.Image)
 	}
 	return status.Problem{Reason: reason, Message: message}, ok

@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -46,8 +48,7 @@ type RedisBackupReconciler struct {
 	// OperatorImage is the image of the Jobs. Empty: backups wait, and say so.
 	OperatorImage string
 
-	// now is the clock; nil is time.Now.
-	now func() time.Time
+	clock clock
 }
 
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisbackups/status,verbs=patch
@@ -106,8 +107,9 @@ func (r *RedisBackupReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	result, err := r.reconcile(ctx, b)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return ctrl.Result{RequeueAfter: soonest}, nil // the cache is behind
+	var conflict *NameConflictError
+	if apierrors.IsConflict(err) || errors.As(err, &conflict) && conflict.Leftover {
+		return ctrl.Result{RequeueAfter: soonest}, nil // somebody else's write, or what is on its way
 	}
 	return result, err
 }
@@ -124,16 +126,17 @@ func (r *RedisBackupReconciler) reconcile(ctx context.Context, b *redisv1.RedisB
 		return ctrl.Result{}, nil
 	}
 	facts, job, cluster, err := r.observe(ctx, b)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	decision := backup.Next(facts)
-	switch decision.Step {
-	case backup.Start:
+	switch {
+	case err != nil:
+	case decision.Step == backup.Start:
 		job, err = r.start(ctx, b, cluster, facts)
-	case backup.Again:
-		err = r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		err = client.IgnoreNotFound(err)
+	case decision.Step == backup.Again:
+		err = deleteExactly(ctx, r.Client, job)
+	}
+	if problem, refused := refusal(err); refused {
+		facts.Obstacle = &backup.Obstacle{Reason: problem.Reason, Message: problem.Message}
+		decision, err = backup.Next(facts), nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -161,8 +164,8 @@ func (r *RedisBackupReconciler) finalizer(ctx context.Context, b *redisv1.RedisB
 func (r *RedisBackupReconciler) start(ctx context.Context, b *redisv1.RedisBackup, cluster *redisv1.RedisCluster, f backup.Facts) (*batchv1.Job, error) {
 	left := max(int64((f.Deadline-f.Age)/time.Second), 1)
 	job := manifests.BackupJob(b, cluster, r.OperatorImage, left)
-	if err := r.Client.Create(ctx, job); err != nil {
-		return nil, fmt.Errorf("create Job %s: %w", job.Name, err)
+	if err := createOnce(ctx, r.Client, r.APIReader, job); err != nil {
+		return nil, err
 	}
 	return job, nil
 }
@@ -221,7 +224,7 @@ func (r *RedisBackupReconciler) tell(b *redisv1.RedisBackup, d backup.Decision, 
 	case backup.Succeed:
 		r.finish(b, redisv1.BackupSucceeded, job)
 		s.ID, s.Location, s.RedisVersion = manifests.BackupID(b), result.Location, result.RedisVersion
-		s.TotalBytes, s.Size, s.Keys = result.TotalBytes, size(result.TotalBytes), result.Keys
+		s.TotalBytes, s.Size, s.Keys = result.TotalBytes, humanize.IBytes(uint64(max(0, result.TotalBytes))), result.Keys
 		s.Shards, s.ManifestSHA256 = int32(result.Shards), result.ManifestSHA256
 		set(redisv1.ConditionComplete, metav1.ConditionTrue, redisv1.ReasonSucceeded, fmt.Sprintf("%d keys of %d shards are stored in %s", s.Keys, s.Shards, s.Location))
 		if result.Verified {
@@ -237,10 +240,10 @@ func (r *RedisBackupReconciler) tell(b *redisv1.RedisBackup, d backup.Decision, 
 // finish notes the end of the work.
 func (r *RedisBackupReconciler) finish(b *redisv1.RedisBackup, phase redisv1.BackupPhase, job *batchv1.Job) {
 	s := &b.Status
-	end := metav1.NewTime(r.clock())
+	end := metav1.NewTime(r.clock.now())
 	if job != nil {
-		if at := jobEndedAt(job); !at.IsZero() {
-			end = metav1.NewTime(at)
+		if c := endOf(job); c != nil {
+			end = c.LastTransitionTime
 		}
 		if s.StartTime == nil {
 			s.StartTime = &job.CreationTimestamp
@@ -250,30 +253,4 @@ func (r *RedisBackupReconciler) finish(b *redisv1.RedisBackup, phase redisv1.Bac
 	if s.StartTime != nil {
 		s.Duration = end.Sub(s.StartTime.Time).Round(time.Second).String()
 	}
-}
-
-func (r *RedisBackupReconciler) clock() time.Time {
-	if r.now != nil {
-		return r.now()
-	}
-	return time.Now()
-}
-
-// size writes bytes for people, as "1.2 GiB".
-func size(bytes int64) string {
-	const units = "KMGTPE"
-	if bytes < 1024 {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	value, unit := float64(bytes)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", value, units[unit])
-}
-
-// namespaceEnds tells whether an object was refused because its namespace is being
-// deleted.
-func namespaceEnds(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,11 +9,13 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/backup"
@@ -224,7 +227,7 @@ func TestBackupFails(t *testing.T) {
 
 	b = v.ask("late", func(s *redisv1.RedisBackupSpec) { s.ClusterName = "nobody" })
 	v.look(b)
-	v.r.now = func() time.Time { return time.Now().Add(time.Hour) }
+	v.r.clock = func() time.Time { return time.Now().Add(time.Hour) }
 	v.wants(b, redisv1.BackupFailed, redisv1.ReasonDeadlineExceeded, `"nobody" does not exist`)
 }
 
@@ -252,13 +255,42 @@ func TestBackupGoesOn(t *testing.T) {
 
 func TestForeignJobIsLeftAlone(t *testing.T) {
 	v := newVault(t)
+	// As the cache, which shows nothing that lacks the operator's label.
+	v.r.Client = interceptor.NewClient(v.admin, interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			err := w.Get(ctx, key, o, opts...)
+			if job, ok := o.(*batchv1.Job); ok && err == nil && job.Labels[manifests.LabelManagedBy] == "" {
+				return apierrors.NewNotFound(batchv1.Resource("jobs"), key.Name)
+			}
+			return err
+		},
+	})
 	foreign := manifests.BackupJob(&redisv1.RedisBackup{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: v.cluster.Namespace, UID: "x"},
 		Spec: redisv1.RedisBackupSpec{ClusterName: "orders"}}, v.cluster, "other:1", 60)
-	foreign.OwnerReferences = nil
-	if err := v.admin.Create(t.Context(), foreign); err != nil {
-		t.Fatal(err)
+	foreign.OwnerReferences, foreign.Labels, foreign.Spec.Template.Labels = nil, nil, nil
+	remover := foreign.DeepCopy()
+	remover.Name = "two-d"
+	for _, job := range []*batchv1.Job{foreign, remover} {
+		if err := v.admin.Create(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
 	}
 	v.wants(v.ask("one", nil), redisv1.BackupPending, redisv1.ReasonNameConflict, `Job "one-b" exists`)
+
+	// Nor does it keep a backup from going.
+	b := v.ask("two", func(s *redisv1.RedisBackupSpec) { s.DeletionPolicy = redisv1.DeletionDelete })
+	v.look(b)
+	v.end("two-b", &backup.Result{Shards: 1}, batchv1.JobComplete, "")
+	v.look(b)
+	if err := v.admin.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if v.look(b) {
+		t.Errorf("the backup stays: %+v", b)
+	}
+	if !v.get(&batchv1.Job{}, "two-d") {
+		t.Error("somebody's Job was deleted")
+	}
 }
 
 func TestBackupIsDeletedWithItsObjects(t *testing.T) {

@@ -53,8 +53,7 @@ type RedisClusterReconciler struct {
 	applier  *Applier
 	sentries sentries
 	memory   memories
-	// now is the clock of schedules and conditions; nil is time.Now.
-	now func() time.Time
+	clock    clock
 }
 
 // +kubebuilder:rbac:groups=redis.example.com,resources=redisclusters,verbs=get;list;watch
@@ -98,7 +97,7 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 			Desired:  topology.Desired{Members: cluster.Spec.Members()},
 			Observed: &topology.Observed{},
 			Selector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: manifests.Selector(cluster)}),
-			Now:      metav1.NewTime(r.clock()),
+			Now:      metav1.NewTime(r.clock.now()),
 		},
 	}
 	defer p.close()
@@ -106,11 +105,14 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	return p.finish(ctx)
 }
 
-func (r *RedisClusterReconciler) clock() time.Time {
-	if r.now != nil {
-		return r.now()
+// clock tells the time; nil is that of this machine.
+type clock func() time.Time
+
+func (c clock) now() time.Time {
+	if c == nil {
+		return time.Now()
 	}
-	return time.Now()
+	return c()
 }
 
 // pass is one pass over one cluster: what it knows and has open.

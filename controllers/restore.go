@@ -47,6 +47,10 @@ func (p *pass) prepareRestore(ctx context.Context) (bool, error) {
 		return true, p.stopServing(ctx)
 	}
 	p.facts.Restore = status.Restore{Reason: redisv1.ReasonInspecting, Message: "the backup is looked at before anything is made"}
+	if latest.Restore == nil && latest.Phase == redisv1.PhaseFailed && restored != nil {
+		// It stays what it is until another look has found the backup put right.
+		p.facts.Restore = status.Restore{Reason: restored.Reason, Message: restored.Message, Failed: true}
+	}
 	if latest.Restore != nil {
 		p.facts.Desired.Seeds = int(latest.Restore.Shards)
 		p.facts.Restore = status.Restore{Reason: redisv1.ReasonRestoring, Message: p.filling()}
@@ -71,11 +75,11 @@ func (p *pass) prepareRestore(ctx context.Context) (bool, error) {
 		p.facts.Problems = append([]status.Problem{*problem}, p.facts.Problems...)
 		return false, nil
 	case latest.Restore == nil:
-		return false, p.inspect(ctx, *seeding)
+		return false, p.applyAll([]func() error{func() error { return p.inspect(ctx, *seeding) }})
 	}
 	seeding.ID = latest.Restore.ID
 	p.seeding = seeding
-	return true, p.serveBackup(ctx)
+	return true, p.applyAll([]func() error{func() error { return p.serveBackup(ctx) }})
 }
 
 // serveBackup has a Job hand a backup on a volume to the Pods that are filled from it.
@@ -89,25 +93,21 @@ func (p *pass) serveBackup(ctx context.Context) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		job = manifests.ServeJob(p.cluster, *p.seeding)
-		if err := p.r.Client.Create(ctx, job); err != nil {
-			// Where the cache does not show it yet, the next pass goes on.
-			return ignoreExists(err)
+		if err := createOnce(ctx, p.r.Client, p.r.APIReader, job); err != nil || job.UID == "" {
+			return err // the cache does not show it yet: its Service comes with the next pass
 		}
 	case err != nil:
 		return fmt.Errorf("get Job: %w", err)
 	case !isControlledBy(job, p.cluster.UID):
 		return &NameConflictError{Kind: "Job", Name: job.Name, Leftover: job.DeletionTimestamp != nil}
+	case endOf(job) != nil:
+		return deleteExactly(ctx, p.r.Client, job) // the next pass makes another one
 	}
-	if ended, _ := jobEnd(job); ended {
-		return p.deleteExactly(ctx, job) // the next pass makes another one
+	err = p.r.Client.Get(ctx, key, &corev1.Service{})
+	if apierrors.IsNotFound(err) {
+		return createOnce(ctx, p.r.Client, p.r.APIReader, manifests.ServeService(p.cluster, job))
 	}
-	service := &corev1.Service{}
-	err = p.r.Client.Get(ctx, key, service)
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	service = manifests.ServeService(p.cluster, job)
-	return ignoreExists(p.r.Client.Create(ctx, service))
+	return err
 }
 
 // stopServing takes away the Job that handed the backup to the Pods, with its Service.
@@ -117,15 +117,7 @@ func (p *pass) stopServing(ctx context.Context) error {
 	if err != nil || !isControlledBy(job, p.cluster.UID) || job.DeletionTimestamp != nil {
 		return client.IgnoreNotFound(err)
 	}
-	return p.deleteExactly(ctx, job)
-}
-
-// ignoreExists takes for done what the cache does not show yet.
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+	return deleteExactly(ctx, p.r.Client, job)
 }
 
 func (p *pass) filling() string {
@@ -183,7 +175,7 @@ func (p *pass) inspect(ctx context.Context, s manifests.Seeding) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		p.restoreWaits(p.facts.Restore.Reason, p.facts.Restore.Message)
-		return p.createInspection(ctx, s)
+		return createOnce(ctx, p.r.Client, p.r.APIReader, manifests.InspectJob(p.cluster, s))
 	case err != nil:
 		return fmt.Errorf("get Job: %w", err)
 	case !isControlledBy(job, p.cluster.UID):
@@ -194,15 +186,15 @@ func (p *pass) inspect(ctx context.Context, s manifests.Seeding) error {
 		return err
 	}
 	p.restoreWaits(p.facts.Restore.Reason, p.facts.Restore.Message)
-	ended, succeeded := jobEnd(job)
-	result := resultOf(pods)
+	end, result := endOf(job), resultOf(pods)
 	switch {
-	case !ended:
-		if problem := taskProblem(pods); problem != "" {
+	case end == nil:
+		if problem := taskProblem(pods); problem != "" && !p.facts.Restore.Failed {
 			p.restoreWaits(redisv1.ReasonInspecting, problem)
 		}
 		return nil
-	case succeeded && result != nil && result.Shards > 0:
+	case end.Type == batchv1.JobComplete && result != nil && result.Shards > 0:
+		p.facts.Restore.Failed = false
 		p.facts.Restore.Backup = &redisv1.RestoreStatus{ID: s.ID, Shards: int32(result.Shards), ManifestSHA256: result.ManifestSHA256}
 		p.restoreWaits(redisv1.ReasonRestoring, fmt.Sprintf("the backup is whole; %d shards are to be filled from it", result.Shards))
 		return nil
@@ -212,27 +204,10 @@ func (p *pass) inspect(ctx context.Context, s manifests.Seeding) error {
 		p.restoreWaits(redisv1.ReasonJobFailed, fmt.Sprintf("Job %s ended without a word: look at its Pods", job.Name))
 	}
 	p.facts.Restore.Failed = true
-	if since := jobEndedAt(job); p.facts.Now.Sub(since) > retryInspection {
-		return p.deleteExactly(ctx, job)
+	if p.facts.Now.Sub(end.LastTransitionTime.Time) > retryInspection {
+		return deleteExactly(ctx, p.r.Client, job)
 	}
 	return nil
-}
-
-func (p *pass) createInspection(ctx context.Context, s manifests.Seeding) error {
-	if err := ignoreExists(p.r.Client.Create(ctx, manifests.InspectJob(p.cluster, s))); err != nil {
-		return fmt.Errorf("create Job %s: %w", manifests.InspectJobName(p.cluster), err)
-	}
-	return nil
-}
-
-// jobEndedAt is when a Job ended.
-func jobEndedAt(job *batchv1.Job) time.Time {
-	for _, c := range job.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
 }
 
 // judgeRestore says how far the restore is, after the nodes were asked.

@@ -98,7 +98,7 @@ func (r *restoreStage) inspect() {
 	if !r.get(job, "orders-restore") {
 		return
 	}
-	if ended, _ := jobEnd(job); ended {
+	if endOf(job) != nil {
 		return
 	}
 	task := r.task(&job.Spec.Template.Spec.Containers[0])
@@ -196,7 +196,7 @@ func TestARestoreIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := func(reason string, setup func(*restoreStage), id string) {
+	refused := func(reason string, setup func(*restoreStage), id string) *restoreStage {
 		t.Helper()
 		r := newRestoreStage(t, folder, id, 3, 3)
 		if setup != nil {
@@ -222,6 +222,7 @@ func TestARestoreIsRefused(t *testing.T) {
 		if len(sets.Items) > 0 || r.starts > 0 {
 			t.Errorf("%s: %d StatefulSets and %d Pods were made", reason, len(sets.Items), r.starts)
 		}
+		return r
 	}
 	refused("BackupNotFound", nil, "no-such-1")
 	refused(redisv1.ReasonClaimNotFound, func(r *restoreStage) {
@@ -234,5 +235,28 @@ func TestARestoreIsRefused(t *testing.T) {
 	if err := os.WriteFile(object, whole[:len(whole)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused("BackupDamaged", nil, id)
+	r := refused("BackupDamaged", nil, id)
+
+	// It is looked at again, which changes nothing until the backup is put right.
+	job := r.job("orders-restore")
+	later := time.Now()
+	r.r.clock = func() time.Time { return later }
+	redistest.Eventually(t, time.Minute, func() error {
+		later = later.Add(2 * retryInspection)
+		r.must(r.pass())
+		if r.ready(); r.cluster.Status.Phase != redisv1.PhaseFailed {
+			t.Fatalf("phase %s while it is looked at again", r.cluster.Status.Phase)
+		}
+		again := &batchv1.Job{}
+		if !r.get(again, job.Name) || again.UID == job.UID {
+			return errors.New("there is no other Job")
+		}
+		return nil
+	})
+	if err := os.WriteFile(object, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.r.clock = nil
+	r.until(func(*stage, int) { r.inspect() }, 3)
+	r.checkKeys()
 }

@@ -262,7 +262,7 @@ func (p *pass) removeClaims(ctx context.Context, shard int, ordinals []int) (boo
 			continue
 		}
 		gone = false
-		if err := p.deleteExactly(ctx, claim); err != nil {
+		if err := deleteExactly(ctx, p.r.Client, claim); err != nil {
 			return false, err
 		}
 	}
@@ -272,7 +272,7 @@ func (p *pass) removeClaims(ctx context.Context, shard int, ordinals []int) (boo
 // removeShard deletes the objects of a shard that has no member left.
 func (p *pass) removeShard(ctx context.Context, shard int, set *appsv1.StatefulSet) error {
 	if set != nil {
-		if err := p.deleteExactly(ctx, set); err != nil {
+		if err := deleteExactly(ctx, p.r.Client, set); err != nil {
 			return err
 		}
 	}
@@ -286,13 +286,13 @@ func (p *pass) removeShard(ctx context.Context, shard int, set *appsv1.StatefulS
 	case !isControlledBy(budget, p.cluster.UID):
 		return nil
 	}
-	return p.deleteExactly(ctx, budget)
+	return deleteExactly(ctx, p.r.Client, budget)
 }
 
 // deleteExactly deletes the object that was looked at, and no other of its name.
-func (p *pass) deleteExactly(ctx context.Context, o client.Object) error {
+func deleteExactly(ctx context.Context, c client.Client, o client.Object) error {
 	uid := o.GetUID()
-	err := p.r.Client.Delete(ctx, o, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.Delete(ctx, o, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s: %w", o.GetName(), err)
 	}

@@ -134,7 +134,7 @@ func (p *pass) retain(ctx context.Context, spec *redisv1.BackupSpec) error {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 	})
 	for _, b := range good[min(int(*spec.KeepLast), len(good)):] {
-		if err := p.deleteExactly(ctx, b); err != nil {
+		if err := deleteExactly(ctx, p.r.Client, b); err != nil {
 			return err
 		}
 		p.events = append(p.events, news{corev1.EventTypeNormal, redisv1.EventBackupExpired, "Backup",

@@ -39,7 +39,7 @@ func (s *clockStage) set(to string) {
 		s.Fatal(err)
 	}
 	s.restart()
-	s.r.now = func() time.Time { return s.at }
+	s.r.clock = func() time.Time { return s.at }
 	for range 3 {
 		if err := s.pass(); err != nil {
 			s.Fatal(err)
@@ -116,7 +116,7 @@ func TestATickIsDealtWithOnce(t *testing.T) {
 	s.at = time.Date(2026, 5, 2, 3, 0, 1, 0, time.UTC)
 	for try := range 4 {
 		s.restart()
-		s.r.now = func() time.Time { return s.at }
+		s.r.clock = func() time.Time { return s.at }
 		s.failAt = s.writes + 1 + try
 		_ = s.pass() // some write of it is lost, or its answer
 	}

@@ -91,8 +91,6 @@ const (
 
 // The reasons of Events of backups that go with no condition.
 const (
-	// EventBackupStarted: the Job was made.
-	EventBackupStarted = "Started"
 	// EventBackupMade: the schedule of a RedisCluster made a RedisBackup;
 	// EventBackupExpired: retention deleted one; EventBackupRefused: the API server
 	// refuses one.
