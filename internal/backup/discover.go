@@ -22,11 +22,12 @@ type shard struct {
 	primary member
 }
 
-// slotMap names which slots belong together, whoever serves them.
+// slotMap names which slots belong together, and by which claim: a slot that went away
+// and came back has raised an epoch.
 func slotMap(shards []shard) string {
 	var lines []string
 	for _, s := range shards {
-		lines = append(lines, fmt.Sprint(s.slots))
+		lines = append(lines, fmt.Sprint(s.slots, s.primary.state.ConfigEpoch))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

@@ -112,8 +112,8 @@ func (r *run) abandon(ctx context.Context, why error) error {
 	return why
 }
 
-// attempt streams every shard. The slots are compared before and after: a slot
-// that moved meanwhile may be in two shards' RDBs, or in none.
+// attempt streams every shard. The slots and the claims to them are compared before
+// and after: a slot that moved meanwhile may be in two shards' RDBs, or in none.
 func (r *run) attempt(ctx context.Context) (*Manifest, error) {
 	created := time.Now().UTC().Truncate(time.Second)
 	before, err := discover(ctx, r.dialer, r.task.Seeds)
@@ -142,7 +142,7 @@ func (r *run) attempt(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	if slotMap(before) != slotMap(after) {
-		return nil, fail(ReasonSlotsMoved, "slots moved between shards while they were read, %d times", attempts)
+		return nil, fail(ReasonSlotsMoved, "slots moved between shards, or primaries were replaced, while they were read, %d times", attempts)
 	}
 	return m, r.drill(ctx, m)
 }

@@ -62,8 +62,8 @@ func openS3(d S3, id string) (store, error) {
 		lookup = minio.BucketLookupPath
 	}
 	region := d.Region
-	if region == "" {
-		region = "us-east-1" // what servers without regions expect; saves a request for it
+	if region == "" && d.Endpoint != "" {
+		region = "us-east-1" // what servers without regions expect; Amazon is asked for the bucket's
 	}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: login, Secure: u.Scheme == "https", Region: region,
@@ -247,11 +247,17 @@ func (b *bucket) failure(doing string, err error) error {
 		return refuse(ReasonNotFound, "%s: there is no such object", where)
 	case minio.AccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":
 		return refuse(ReasonAccessDenied, "%s: the store refuses the credentials of the Secret (%s)", where, reply.Code)
+	case "AuthorizationHeaderMalformed", "PermanentRedirect", minio.InvalidRegion:
+		return refuse(ReasonInvalid, "%s: the bucket is in another region than the destination says: set region (%s: %s)", where, reply.Code, reply.Message)
 	case "XMinioStorageFull", "InsufficientStorage", "QuotaExceeded", "XAmzQuotaExceeded":
 		return fail(ReasonStoreFull, "%s: there is no room in the store: %s", where, reply.Message)
 	}
 	if reply.StatusCode == http.StatusNotFound && b.prefix != "" && reply.Code == "" {
 		return refuse(ReasonNotFound, "%s: there is no such object", where)
+	}
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		err = fmt.Errorf("%w: name a Secret with its certificate as caSecretName", err)
 	}
 	return fail(ReasonStoreUnavailable, "%s at %s: %w", where, b.client.EndpointURL().Host, err)
 }

@@ -2,15 +2,20 @@ package backup
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -153,6 +158,7 @@ func TestS3IsRefused(t *testing.T) {
 		"no such bucket": {func(d *S3) { d.Bucket = "nowhere" }, ReasonNoBucket, true, `bucket "nowhere" does not exist`},
 		"nobody there":   {func(d *S3) { d.Endpoint = "http://" + silent }, ReasonStoreUnavailable, false, "connection refused"},
 		"no such host":   {func(d *S3) { d.Endpoint = "http://store.invalid" }, ReasonStoreUnavailable, false, "store.invalid"},
+		"another region": {func(d *S3) { d.Region = "eu-north-7" }, ReasonInvalid, true, "set region"},
 		"no credentials": {func(d *S3) { d.CredentialsDir = t.TempDir() }, ReasonAccessDenied, true, "accessKeyID"},
 		"no CA":          {func(d *S3) { d.CAFile = filepath.Join(d.CredentialsDir, "accessKeyID") }, ReasonInvalid, true, "no PEM certificate"},
 		"https of http":  {func(d *S3) { d.Endpoint = strings.Replace(d.Endpoint, "http:", "https:", 1) }, ReasonStoreUnavailable, false, "HTTPS"},
@@ -192,61 +198,167 @@ func TestS3DiesMidway(t *testing.T) {
 	servers := cluster(t, redistest.Versions(t)[0])
 	fillLarge(t, servers, 30)
 	s := startS3(t)
-	proxy := &cutter{to: s.endpoint, after: 3}
-	front := http.Server{Handler: proxy}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = front.Serve(l) }()
-	t.Cleanup(func() { _ = front.Close() })
-	d := s.destination(t, secretKey)
-	task := backupTask(t, d, servers)
-	task.Compression = noCompression
-	task.Destination.S3.Endpoint = "http://" + l.Addr().String()
+	var dead atomic.Bool
+	proxy := &front{to: s.endpoint}
+	proxy.onPart = func(part int) { dead.Store(part > 3) }
+	proxy.dead = dead.Load
+	task := throughFront(t, s, proxy, servers)
 	r := Do(t.Context(), task)
 	if r.Reason != ReasonStoreUnavailable || r.Permanent {
 		t.Errorf("%+v, want StoreUnavailable", r)
 	}
-	if proxy.cut.Load() == 0 {
-		t.Fatal("nothing was cut off")
-	}
 	if len(s.left(t)) == 0 {
-		t.Log("nothing was left in the store")
+		t.Error("nothing is left in the store, so there is nothing to clean up")
 	}
-	proxy.after = -1 // the store is back
+	proxy.onPart = func(int) {}
+	dead.Store(false) // the store is back
 	if r := Do(t.Context(), task); r.Reason != "" {
 		t.Errorf("after the store came back: %+v", r)
 	}
-	for _, name := range s.left(t) {
-		if strings.HasPrefix(name, "upload") {
-			t.Errorf("%s is left", name)
+	s.holdsOne(t)
+}
+
+// holdsOne makes sure that the bucket has one whole backup of three shards and
+// nothing else.
+func (s *s3Server) holdsOne(t *testing.T) {
+	t.Helper()
+	if left := s.left(t); len(left) != 4 || !slices.ContainsFunc(left, func(name string) bool { return strings.HasSuffix(name, ManifestName) }) {
+		t.Errorf("the bucket has %q", left)
+	}
+}
+
+// throughFront is a task whose way to the store is a proxy. It does not compress, so
+// that an upload has several parts.
+func throughFront(t *testing.T, s *s3Server, f *front, servers []*redistest.Server) Task {
+	t.Helper()
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	task := backupTask(t, s.destination(t, secretKey), servers)
+	task.Compression, task.Destination.S3.Endpoint = noCompression, server.URL
+	return task
+}
+
+// once gives a function for the first part of all uploads: the data of the first two
+// shards are under way then.
+func once(do func()) func(int) {
+	return func(part int) {
+		if part == 1 {
+			do()
 		}
 	}
 }
 
-// cutter passes requests on, and refuses everything after so many parts.
-type cutter struct {
-	to    string
-	after int
-	parts atomic.Int32
-	cut   atomic.Int32
+// TestSourceReplicaDies in the middle of its data: its shard is read anew, from the
+// primary.
+func TestSourceReplicaDies(t *testing.T) {
+	servers := cluster(t, redistest.Versions(t)[0])
+	fillLarge(t, servers, 60)
+	s := startS3(t)
+	task := throughFront(t, s, &front{to: s.endpoint, onPart: once(servers[3].Kill)}, servers)
+	if r := Do(t.Context(), task); r.Reason != "" || r.Keys != 60 {
+		t.Fatalf("%+v", r)
+	}
+	st, err := openStore(task.Destination, task.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := readManifest(t.Context(), st)
+	if err != nil || m.Shards[0].SourceRole != "primary" {
+		t.Errorf("%v: the first shard was read from a %s", err, m.Shards[0].SourceRole)
+	}
+	s.holdsOne(t)
 }
 
-func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
-		c.parts.Add(1)
+// TestSlotsMoveMeanwhile: the backup starts again, and has the new map.
+func TestSlotsMoveMeanwhile(t *testing.T) {
+	servers := cluster(t, redistest.Versions(t)[0])
+	fillLarge(t, servers, 30)
+	empty := 0
+	for fmt.Sprint(servers[0].Do("CLUSTER", "COUNTKEYSINSLOT", empty)) != "0" {
+		empty++
 	}
-	if c.after >= 0 && int(c.parts.Load()) > c.after {
-		c.cut.Add(1)
-		if h, ok := w.(http.Hijacker); ok {
-			if conn, _, err := h.Hijack(); err == nil {
-				_ = conn.Close()
-			}
+	s := startS3(t)
+	move := func(from, to *redistest.Server) {
+		source, target := from.Do("CLUSTER", "MYID"), to.Do("CLUSTER", "MYID")
+		to.Do("CLUSTER", "SETSLOT", empty, "IMPORTING", source)
+		from.Do("CLUSTER", "SETSLOT", empty, "MIGRATING", target)
+		for _, server := range []*redistest.Server{to, from, servers[2]} {
+			server.Do("CLUSTER", "SETSLOT", empty, "NODE", target)
 		}
-		return
 	}
-	to, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, c.to+r.URL.RequestURI(), r.Body)
+	moved := func() { move(servers[0], servers[1]) }
+	proxy := &front{to: s.endpoint, onPart: once(moved)}
+	task := throughFront(t, s, proxy, servers)
+	if r := Do(t.Context(), task); r.Reason != "" || r.Keys != 30 {
+		t.Fatalf("%+v", r)
+	}
+	st, err := openStore(task.Destination, task.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := readManifest(t.Context(), st)
+	if err != nil || !slices.ContainsFunc(m.Shards, func(shard ManifestShard) bool { return slices.Contains(shard.Slots, strconv.Itoa(empty)) }) {
+		t.Errorf("%v: no shard has slot %d for itself: %+v", err, empty, m.Shards)
+	}
+	s.holdsOne(t)
+
+	// They move at every attempt: there is no backup.
+	proxy.onPart = func(int) { // away and back
+		move(servers[1], servers[0])
+		move(servers[0], servers[1])
+	}
+	task.ID = "b2"
+	if r := Do(t.Context(), task); r.Reason != ReasonSlotsMoved || r.Permanent {
+		t.Errorf("%+v, want SlotsMoved", r)
+	}
+	s.holdsOne(t)
+}
+
+// TestS3ByTLS: a certificate that nobody knows is refused with what to do, and taken
+// when it is named.
+func TestS3ByTLS(t *testing.T) {
+	servers := cluster(t, redistest.Versions(t)[0])
+	s := startS3(t)
+	server := httptest.NewTLSServer(&front{to: s.endpoint})
+	t.Cleanup(server.Close)
+	task := backupTask(t, s.destination(t, secretKey), servers)
+	task.Destination.S3.Endpoint = server.URL
+	if r := Do(t.Context(), task); r.Reason != ReasonStoreUnavailable || !strings.Contains(r.Message, "caSecretName") {
+		t.Errorf("%+v", r)
+	}
+	task.Destination.S3.CAFile = filepath.Join(t.TempDir(), "ca.crt")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(task.Destination.S3.CAFile, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := Do(t.Context(), task); r.Reason != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// front passes requests on to a store.
+type front struct {
+	to string
+	// onPart is told of each part of an upload, counted from 1, before it is passed on;
+	// nil for nobody.
+	onPart func(part int)
+	// dead: the connection is cut off. nil: never.
+	dead  func() bool
+	mu    sync.Mutex
+	parts int
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.onPart != nil && r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
+		f.mu.Lock() // parts of several shards come at once
+		f.parts++
+		f.onPart(f.parts)
+		f.mu.Unlock()
+	}
+	if f.dead != nil && f.dead() {
+		panic(http.ErrAbortHandler)
+	}
+	to, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, f.to+r.URL.RequestURI(), r.Body)
 	if err != nil {
 		return
 	}
