@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/backup"
 )
 
 func TestWatchNamespaces(t *testing.T) {
@@ -48,5 +49,34 @@ func TestCacheHoldsOnlyOwnObjects(t *testing.T) {
 	live := options(&flags{}, nil).Client.Cache.DisableFor
 	if !slices.ContainsFunc(live, func(o client.Object) bool { _, ok := o.(*corev1.Secret); return ok }) {
 		t.Error("a read of a Secret would start a cache of all Secrets")
+	}
+}
+
+// TestSubcommands: the exit code tells a Job whether trying again can help.
+func TestSubcommands(t *testing.T) {
+	absent := backup.Task{Operation: backup.OperationDelete, ID: "b1", Destination: backup.Destination{Directory: t.TempDir()}}
+	unready := backup.Task{Operation: backup.OperationBackup, ID: "b1", Destination: absent.Destination, Seeds: []string{"127.0.0.1:1"}}
+	for _, tt := range []struct {
+		name, task string
+		args       []string
+		code       int
+		ok         bool
+	}{
+		{"the manager", "", nil, 0, false},
+		{"the manager with flags", "", []string{"--leader-elect"}, 0, false},
+		{"done", absent.Encode(), []string{"backup"}, 0, true},
+		{"no node answers", unready.Encode(), []string{"backup"}, backup.ExitFailed, true},
+		{"no task", "", []string{"backup"}, backup.ExitPermanent, true},
+		{"the other subcommand's task", absent.Encode(), []string{"restore"}, backup.ExitPermanent, true},
+		{"install into nothing", "", []string{"install"}, 2, true},
+		{"install into no folder", "", []string{"install", "/does/not/exist"}, 1, true},
+		{"install", "", []string{"install", t.TempDir()}, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv(backup.TaskVariable, tt.task)
+			if code, ok := subcommand(tt.args); code != tt.code || ok != tt.ok {
+				t.Errorf("exit code %d, %t; want %d, %t", code, ok, tt.code, tt.ok)
+			}
+		})
 	}
 }
