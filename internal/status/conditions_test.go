@@ -38,6 +38,9 @@ func outdated(f *status.Facts, names ...string) {
 // surplus makes the last shard one that is not wanted any more.
 func surplus(f *status.Facts) { f.Desired.Members = f.Desired.Members[:len(f.Desired.Members)-1] }
 
+// restore is a restore that is at something.
+func restore(reason string) status.Restore { return status.Restore{Reason: reason, Message: "r"} }
+
 // TestConditions: every phase, and every reason of Progressing, Degraded and
 // Stalled, from three shards of a primary and two replicas.
 func TestConditions(t *testing.T) {
@@ -71,6 +74,26 @@ func TestConditions(t *testing.T) {
 		{"forming, and a person has to look", created, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			f.Plan = waits(topology.WaitPerson)
 		}, "Failed", "False Stalled w", "True Unsafe w", "Unsafe"},
+
+		{"the backup is looked at", "", func(_ *redisv1.RedisCluster, f *status.Facts) {
+			*f = status.Facts{Desired: f.Desired, Observed: &topology.Observed{}, Plan: waits(topology.WaitPods), Restore: restore(redisv1.ReasonInspecting)}
+		}, "Restoring", "True Restoring w", "False Forming", ""},
+		{"the backup cannot be restored", redisv1.PhaseRestoring, func(_ *redisv1.RedisCluster, f *status.Facts) {
+			*f = status.Facts{Desired: f.Desired, Observed: &topology.Observed{}, Plan: waits(topology.WaitPods), Restore: restore("BackupDamaged")}
+			f.Restore.Failed = true
+		}, "Failed", "False Stalled r", "False Forming", "BackupDamaged"},
+		{"filled, and not yet let go", redisv1.PhaseRestoring, func(_ *redisv1.RedisCluster, f *status.Facts) {
+			f.Plan, f.Restore = waits(topology.WaitRedis), restore(redisv1.ReasonSeeded)
+		}, "Restoring", "True Restoring w", "False Forming", ""},
+		{"restored, and slots are on their way to the wanted shards", redisv1.PhaseRestoring, func(_ *redisv1.RedisCluster, f *status.Facts) {
+			gone(f, "c-1-2")
+			f.Plan, f.Restore = topology.Plan{Actions: []topology.Action{{Kind: topology.MoveSlots}}, Why: "w"}, restore(redisv1.ReasonRestored)
+			f.Restore.Done = true
+		}, "Restoring", "True MovingSlots w", "False Forming", ""},
+		{"restored and whole", redisv1.PhaseRestoring, func(_ *redisv1.RedisCluster, f *status.Facts) {
+			f.Restore = restore(redisv1.ReasonRestored)
+			f.Restore.Done = true
+		}, "Running", "False Settled", "False Healthy", ""},
 
 		{"a replica is lost", was, func(_ *redisv1.RedisCluster, f *status.Facts) {
 			gone(f, "c-1-2")
@@ -346,5 +369,23 @@ func TestAShardThatGoesIsShown(t *testing.T) {
 	want := redisv1.ShardStatus{Index: 2, Primary: "c-2-0", Slots: "10923-16383", ReadyReplicas: 2}
 	if len(s.ShardStatuses) != 3 || s.ShardStatuses[2] != want || s.Shards != 3 || s.ReadyReplicas != 6 {
 		t.Errorf("%d ready in %d shards: %+v", s.ReadyReplicas, s.Shards, s.ShardStatuses)
+	}
+}
+
+// TestRestoringServesNothing: all slots have an owner, and clients are told to wait.
+func TestRestoringServesNothing(t *testing.T) {
+	c, f := cluster(), shaped(3, 3)
+	f.Restore = restore(redisv1.ReasonSeeded)
+	s := status.Compute(c, f)
+	for typ, want := range map[string]string{
+		redisv1.ConditionAvailable: "False Restoring", redisv1.ConditionReady: "False Seeded", redisv1.ConditionRestored: "False Seeded",
+	} {
+		if got := said(s, typ); !matches(got, want) {
+			t.Errorf("%s %q, want %q", typ, got, want)
+		}
+	}
+	f.Restore.Done, f.Restore.Reason = true, redisv1.ReasonRestored
+	if s = status.Compute(c, f); !matches(said(s, redisv1.ConditionRestored), "True Restored") || !matches(said(s, redisv1.ConditionReady), "True Converged") {
+		t.Errorf("%+v", s.Conditions)
 	}
 }
