@@ -17,7 +17,7 @@ func openDirectory(root, id string) *directory { return &directory{path: filepat
 
 func (d *directory) location() string { return "file://" + d.path }
 
-func (d *directory) put(ctx context.Context, name string, r io.Reader) error {
+func (d *directory) put(ctx context.Context, name string, _ int64, r io.Reader) error {
 	err := os.MkdirAll(d.path, 0o750)
 	if err == nil {
 		err = syncFolder(filepath.Dir(d.path)) // else a crash can take the new folder away

@@ -75,7 +75,7 @@ func writeManifest(ctx context.Context, st store, m *Manifest) (string, error) {
 		return "", fmt.Errorf("encode the manifest: %w", err)
 	}
 	data = append(data, '\n')
-	if err := st.put(ctx, ManifestName, bytes.NewReader(data)); err != nil {
+	if err := st.put(ctx, ManifestName, int64(len(data)), bytes.NewReader(data)); err != nil {
 		return "", err
 	}
 	return sha256Hex(data), nil

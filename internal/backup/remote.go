@@ -105,7 +105,7 @@ func (r *remote) size(ctx context.Context, name string) (int64, error) {
 
 func (r *remote) list(context.Context) ([]string, error) { return nil, r.readOnly() }
 
-func (r *remote) put(context.Context, string, io.Reader) error { return r.readOnly() }
+func (r *remote) put(context.Context, string, int64, io.Reader) error { return r.readOnly() }
 
 func (r *remote) remove(context.Context, string) error { return r.readOnly() }
 

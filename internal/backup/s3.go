@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// partSize is what one stream holds in memory. S3 takes 10000 parts, so that an
-	// object has at most 80 GB.
-	partSize = 8 << 20
+	// smallestPart is what S3 takes, and what one stream holds in memory. It takes
+	// s3Parts of them, so that objects of more than some 25 GB get larger ones.
+	smallestPart = 5 << 20
+	s3Parts      = 10000
 	// s3Answer bounds the wait for the head of an answer, s3Attempts how often a
 	// request is sent: together the time until a silent server is given up.
 	s3Answer   = 30 * time.Second
@@ -139,9 +140,15 @@ func (b *bucket) location() string {
 	return "s3://" + path.Join(b.name, b.prefix)
 }
 
-func (b *bucket) put(ctx context.Context, name string, r io.Reader) error {
+// partSize leaves room for twice as many bytes as are expected at most: data grow.
+func partSize(atMost int64) uint64 {
+	const mib = 1 << 20
+	return uint64(max(smallestPart, (2*atMost/s3Parts/mib+1)*mib))
+}
+
+func (b *bucket) put(ctx context.Context, name string, atMost int64, r io.Reader) error {
 	in := &source{Reader: r}
-	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, in, -1, minio.PutObjectOptions{PartSize: partSize, ContentType: "application/octet-stream"})
+	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, in, -1, minio.PutObjectOptions{PartSize: partSize(atMost), ContentType: "application/octet-stream"})
 	if err == nil {
 		return nil
 	}

@@ -144,6 +144,15 @@ func TestS3(t *testing.T) {
 	}
 }
 
+func TestPartSize(t *testing.T) {
+	const mib, gib = 1 << 20, 1 << 30
+	for atMost, want := range map[int64]uint64{0: 5 * mib, 10 * gib: 5 * mib, 100 * gib: 21 * mib} {
+		if got := partSize(atMost); got != want || int64(got)*s3Parts < 2*atMost {
+			t.Errorf("%d bytes for an object of %d, want %d", got, atMost, want)
+		}
+	}
+}
+
 func TestS3IsRefused(t *testing.T) {
 	servers := cluster(t, redistest.Versions(t)[0])
 	s := startS3(t)

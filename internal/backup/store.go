@@ -12,8 +12,9 @@ import (
 type store interface {
 	// location is the folder as a URL.
 	location() string
-	// put writes an object, whole or not at all. An error of r is returned as it is.
-	put(ctx context.Context, name string, r io.Reader) error
+	// put writes an object of about so many bytes at most, whole or not at all. An
+	// error of r is returned as it is.
+	put(ctx context.Context, name string, atMost int64, r io.Reader) error
 	// get reads an object; ReasonNotFound when there is none.
 	get(ctx context.Context, name string) (io.ReadCloser, error)
 	// size of an object in bytes; ReasonNotFound when there is none.

@@ -14,7 +14,7 @@ import (
 )
 
 // zstdWindow bounds the memory of both sides of the compression.
-const zstdWindow = 1 << 20
+const zstdWindow = 256 << 10
 
 // digest counts and sums what is written to it.
 type digest struct {
@@ -39,6 +39,10 @@ func (r *run) stream(ctx context.Context, name string, s shard) (ManifestShard, 
 	for _, slots := range s.slots {
 		out.Slots = append(out.Slots, slots.String())
 	}
+	used, err := r.usedMemory(ctx, s.source.addr)
+	if err != nil {
+		return out, fail(ReasonSourceFailed, "ask for the size: %w", err)
+	}
 	snap, err := r.dialer.Snapshot(ctx, s.source.addr, s.source.state.Version)
 	if err != nil {
 		return out, fail(ReasonSourceFailed, "ask for the data: %w", err)
@@ -56,7 +60,7 @@ func (r *run) stream(ctx context.Context, name string, s shard) (ManifestShard, 
 		sum, err = pump(snap, raw, pipe, r.task.Compression)
 		_ = pipe.CloseWithError(err)
 	}()
-	err = r.store.put(ctx, name, io.TeeReader(piped, stored))
+	err = r.store.put(ctx, name, used, io.TeeReader(piped, stored))
 	_ = piped.CloseWithError(errStoreFailed)
 	<-pumped
 	if err != nil {
@@ -66,6 +70,12 @@ func (r *run) stream(ctx context.Context, name string, s shard) (ManifestShard, 
 	out.RDBBytes, out.RDBSHA256 = raw.bytes, raw.hex()
 	out.RDBMagic, out.RDBUnchecked, out.Keys, out.Functions = sum.Magic, sum.Unchecked, sum.Keys, sum.Functions
 	return out, nil
+}
+
+func (r *run) usedMemory(ctx context.Context, addr string) (int64, error) {
+	n := r.dialer.Open(addr)
+	defer func() { _ = n.Close() }()
+	return n.UsedMemory(ctx)
 }
 
 var errStoreFailed = errors.New("the store takes no more")

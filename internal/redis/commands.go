@@ -145,6 +145,20 @@ func (n *Node) setSlots(ctx context.Context, ranges []SlotRange, change ...any) 
 	return n.do(ctx, setSlotWait, cmds...)
 }
 
+// UsedMemory is what the node has allocated, in bytes (used_memory of INFO): more
+// than its RDB takes.
+func (n *Node) UsedMemory(ctx context.Context) (int64, error) {
+	cmd := goredis.NewStringCmd(ctx, "INFO", "memory")
+	if err := n.do(ctx, 0, cmd); err != nil {
+		return 0, err
+	}
+	used, err := parseFields(cmd.Val()).number("used_memory")
+	if err != nil {
+		return 0, n.fail("INFO", err)
+	}
+	return used, nil
+}
+
 // CountKeysInSlots counts the keys that the node itself holds in each slot,
 // whoever owns it. Slots without keys are left out.
 func (n *Node) CountKeysInSlots(ctx context.Context, ranges ...SlotRange) (map[int]int64, error) {

@@ -158,6 +158,9 @@ func TestKeysInSlots(t *testing.T) {
 		for _, key := range append([]string{"bar"}, want...) {
 			m.Do("SET", key, 1)
 		}
+		if used, err := m.UsedMemory(t.Context()); err != nil || used < 100<<10 {
+			t.Errorf("%d bytes of memory are used, %v", used, err)
+		}
 		counts, err := m.CountKeysInSlots(t.Context(), redis.SlotRange{First: 5061, Last: 5061}, redis.SlotRange{First: 12000, Last: 12999})
 		ok(t, err)
 		if !maps.Equal(counts, map[int]int64{5061: 1, 12182: 3}) {
