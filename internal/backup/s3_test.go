@@ -219,7 +219,7 @@ func TestS3DiesMidway(t *testing.T) {
 	if len(s.left(t)) == 0 {
 		t.Error("nothing is left in the store, so there is nothing to clean up")
 	}
-	proxy.onPart = func(int) {}
+	proxy.tell(nil)
 	dead.Store(false) // the store is back
 	if r := Do(t.Context(), task); r.Reason != "" {
 		t.Errorf("after the store came back: %+v", r)
@@ -312,10 +312,10 @@ func TestSlotsMoveMeanwhile(t *testing.T) {
 	s.holdsOne(t)
 
 	// They move at every attempt: there is no backup.
-	proxy.onPart = func(int) { // away and back
+	proxy.tell(func(int) { // away and back
 		move(servers[1], servers[0])
 		move(servers[0], servers[1])
-	}
+	})
 	task.ID = "b2"
 	if r := Do(t.Context(), task); r.Reason != ReasonSlotsMoved || r.Permanent {
 		t.Errorf("%+v, want SlotsMoved", r)
@@ -357,12 +357,26 @@ type front struct {
 	parts int
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.onPart != nil && r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
-		f.mu.Lock() // parts of several shards come at once
-		f.parts++
+// part counts a part. Those of several shards come at once.
+func (f *front) part() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parts++
+	if f.onPart != nil {
 		f.onPart(f.parts)
-		f.mu.Unlock()
+	}
+}
+
+// tell has somebody else told of parts, while requests may be under way.
+func (f *front) tell(onPart func(part int)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onPart = onPart
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
+		f.part()
 	}
 	if f.dead != nil && f.dead() {
 		panic(http.ErrAbortHandler)
