@@ -294,6 +294,7 @@ func TestSlotsMoveMeanwhile(t *testing.T) {
 		for _, server := range []*redistest.Server{to, from, servers[2]} {
 			server.Do("CLUSTER", "SETSLOT", empty, "NODE", target)
 		}
+		agreed(t, servers[:3], fmt.Sprint(target))
 	}
 	moved := func() { move(servers[0], servers[1]) }
 	proxy := &front{to: s.endpoint, onPart: once(moved)}
@@ -321,6 +322,27 @@ func TestSlotsMoveMeanwhile(t *testing.T) {
 		t.Errorf("%+v, want SlotsMoved", r)
 	}
 	s.holdsOne(t)
+}
+
+// agreed waits until all know the same epoch of a node that was given a slot. A move
+// begun before that may be undone: the new owner takes its epoch for the highest and
+// does not raise it, and loses to what the last owner had said.
+func agreed(t *testing.T, servers []*redistest.Server, id string) {
+	t.Helper()
+	redistest.Eventually(t, patience, func() error {
+		var epochs []string
+		for _, server := range servers {
+			for line := range strings.Lines(fmt.Sprint(server.Do("CLUSTER", "NODES"))) {
+				if fields := strings.Fields(line); fields[0] == id {
+					epochs = append(epochs, fields[6])
+				}
+			}
+		}
+		if len(epochs) != len(servers) || len(slices.Compact(epochs)) != 1 {
+			return fmt.Errorf("the epochs of %s are %q", id, epochs)
+		}
+		return nil
+	})
 }
 
 // TestS3ByTLS: a certificate that nobody knows is refused with what to do, and taken
