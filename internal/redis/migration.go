@@ -56,7 +56,8 @@ const (
 // copy of a key is the right one where both have one, as after a MIGRATE whose answer
 // was lost, and replaces the other. The target claims slots only when the source has
 // no key in them and both have them marked: a source deletes what it still has of a
-// slot that it loses.
+// slot that it loses. Nothing is moved before the target has heard of the source's
+// epoch, which gossip tells within a second or so.
 func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, err error) {
 	end := time.Now().Add(budget)
 	target, err := m.Target.Probe(ctx)
@@ -82,6 +83,9 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 	}
 	if len(rest) == 0 {
 		return 0, nil
+	}
+	if !heardOf(&target, m.SourceID, &source) {
+		return countSlots(rest), nil
 	}
 	marks := marks{importing: target.Importing, migrating: source.Migrating}
 	able, err := m.exports(ctx)
@@ -163,7 +167,7 @@ func (m *Migration) moveBatch(ctx context.Context, batch []SlotRange, marks mark
 			return false, nil
 		}
 	}
-	if err := m.checkMarks(ctx, batch); err != nil {
+	if sure, err := m.check(ctx, batch); err != nil || !sure {
 		return false, err
 	}
 	if err := m.Target.SetSlotsOwner(ctx, m.TargetID, batch...); err != nil {
@@ -172,25 +176,34 @@ func (m *Migration) moveBatch(ctx context.Context, batch []SlotRange, marks mark
 	return true, m.spread(ctx, batch)
 }
 
-// checkMarks makes sure that the slots are still marked on both sides: a failover
-// takes the marks off, and then the source has written what the target has not.
-func (m *Migration) checkMarks(ctx context.Context, batch []SlotRange) error {
+// check makes sure that the slots are still marked on both sides: a failover takes the
+// marks off, and then the source has written what the target has not. False while the
+// target's claim could lose to the source's.
+func (m *Migration) check(ctx context.Context, batch []SlotRange) (bool, error) {
 	target, err := m.Target.Probe(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	source, err := m.Source.Probe(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, r := range batch {
 		for slot := r.First; slot <= r.Last; slot++ {
 			if target.Importing[slot] != m.SourceID || source.Migrating[slot] != m.TargetID {
-				return fmt.Errorf("slot %d is not open between %s and %s any more", slot, m.Source.Addr(), m.Target.Addr())
+				return false, fmt.Errorf("slot %d is not open between %s and %s any more", slot, m.Source.Addr(), m.Target.Addr())
 			}
 		}
 	}
-	return nil
+	return heardOf(&target, m.SourceID, &source), nil
+}
+
+// heardOf tells whether a target knows the epoch of its source. It raises its own only
+// if that is not the highest that it knows of
+// (clusterBumpConfigEpochWithoutConsensus), as of a source that got slots a moment ago.
+// Then what the source has said before takes the slots from it again, with their keys.
+func heardOf(target *State, sourceID string, source *State) bool {
+	return slices.ContainsFunc(target.Peers, func(p Peer) bool { return p.ID == sourceID && p.ConfigEpoch >= source.ConfigEpoch })
 }
 
 // spread tells all but the target who owns slots. The source comes first: until

@@ -187,6 +187,24 @@ func TestMigrationInterrupted(t *testing.T) {
 }
 
 // Empty slots need no MIGRATE.
+// TestMigrationThereAndBack moves slots to a node and back with no pause. A target that
+// does not know its source's epoch yet would claim them with a lower one, lose them to
+// what the source had said before, and delete their keys.
+func TestMigrationThereAndBack(t *testing.T) {
+	eachVersion(t, func(t *testing.T, v redistest.Version) {
+		members := form(t, v, 3, 0)
+		c := clusterOf(t, members)
+		setKeys(t, c, 500)
+		slots := redis.SlotRange{First: 0, Last: 99}
+		there, back := migration(members, slots), migration([]member{members[1], members[0], members[2]}, slots)
+		for range 10 {
+			finish(t, there)
+			finish(t, back)
+		}
+		checkKeys(t, c, 500)
+	})
+}
+
 func TestMigrationOfEmptySlots(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v redistest.Version) {
 		members := form(t, v, 4, 0)
