@@ -134,6 +134,13 @@ func TestFiguresAndBars(t *testing.T) {
 	if err == nil || err.Error() != "rest writes 1 requests, the bar is 0" {
 		t.Errorf("a broken bar: %v", err)
 	}
+	if err := check([]figure{newFigure("backup", "ratio", 0.9, "1")}); err != nil {
+		t.Errorf("a good figure that must be high: %v", err)
+	}
+	err = check([]figure{newFigure("backup", "ratio", 0.89, "1")})
+	if err == nil || err.Error() != "backup ratio 0.89 1, the bar is at least 0.90" {
+		t.Errorf("a figure that is too low: %v", err)
+	}
 }
 
 func TestParse(t *testing.T) {
@@ -151,8 +158,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestPercentile(t *testing.T) {
+	var all []time.Duration
+	for i := range 200 {
+		all = append(all, time.Duration(200-i))
+	}
+	if got := percentile(all, 99); got != 199 {
+		t.Errorf("of 1 to 200: %d", got)
+	}
+	if got := percentile(nil, 99); got != 0 {
+		t.Errorf("of nothing: %d", got)
+	}
+}
+
+func TestDatasetFollowsFromItsNumbers(t *testing.T) {
+	d := dataset{keys: 2}
+	if a, b := d.value(1), d.value(2); len(a) != valueSize || a == b || a != d.value(1) {
+		t.Errorf("%d bytes, %t", len(a), a == b)
+	}
+}
+
 func TestOwnMemoryIsFound(t *testing.T) {
-	rss, err := vmRSS("/proc/self/status")
+	rss, err := statusLine("/proc/self/status", "VmRSS:")
 	if err != nil || rss < 1<<20 || rss > 1<<31 {
 		t.Errorf("this process has %d bytes, %v", rss, err)
 	}

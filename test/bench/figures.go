@@ -17,6 +17,8 @@ type figure struct {
 	Unit string `json:"unit"`
 	// Bar is the highest value that is good enough, nil where there is none.
 	Bar *float64 `json:"bar,omitempty"`
+	// AtLeast is the lowest value that is good enough, nil where there is none.
+	AtLeast *float64 `json:"atLeast,omitempty"`
 }
 
 // bars are the promises of docs/benchmarks.md: the highest value of each.
@@ -45,7 +47,15 @@ var bars = map[string]float64{
 	"kill-primary-storage lost":   0,
 	"all-pods-deleted lost":       0,
 	"roll lost":                   0,
+
+	"backup rss_mb":     64,
+	"backup p99_ratio":  1.5,
+	"restore ratio":     1.5,
+	"restore keys_lost": 0,
 }
+
+// floors are the promises that are a lowest value.
+var floors = map[string]float64{"backup ratio": 0.9}
 
 // newFigure is a figure with its bar, if it has one.
 func newFigure(scenario, name string, value float64, unit string) figure {
@@ -53,11 +63,16 @@ func newFigure(scenario, name string, value float64, unit string) figure {
 	if bar, ok := bars[scenario+" "+name]; ok {
 		f.Bar = &bar
 	}
+	if floor, ok := floors[scenario+" "+name]; ok {
+		f.AtLeast = &floor
+	}
 	return f
 }
 
 // broken tells whether the figure misses its bar.
-func (f figure) broken() bool { return f.Bar != nil && f.Value > *f.Bar }
+func (f figure) broken() bool {
+	return f.Bar != nil && f.Value > *f.Bar || f.AtLeast != nil && f.Value < *f.AtLeast
+}
 
 // String is the figure's line: scenario, figure, value, unit.
 func (f figure) String() string {
@@ -104,9 +119,13 @@ func write(w io.Writer, figures []figure, asJSON bool) error {
 // check says which bars the figures miss.
 func check(figures []figure) error {
 	for _, f := range figures {
-		if f.broken() {
-			return fmt.Errorf("%s, the bar is %s", f, number(*f.Bar))
+		if !f.broken() {
+			continue
 		}
+		if f.AtLeast != nil {
+			return fmt.Errorf("%s, the bar is at least %s", f, number(*f.AtLeast))
+		}
+		return fmt.Errorf("%s, the bar is %s", f, number(*f.Bar))
 	}
 	return nil
 }

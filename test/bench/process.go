@@ -13,14 +13,19 @@ import (
 // residentMemory is the resident memory, in bytes, of the largest process of a
 // Pod that runs on this machine. The Pod's other process is the one that holds
 // its namespaces and does nothing.
-func residentMemory(podUID string) (int64, error) {
+func residentMemory(podUID string) (int64, error) { return memoryOf(podUID, "VmRSS:") }
+
+// highestMemory is the same, at its highest since that process began.
+func highestMemory(podUID string) (int64, error) { return memoryOf(podUID, "VmHWM:") }
+
+func memoryOf(podUID, what string) (int64, error) {
 	processes, err := kube.PodProcesses(podUID)
 	if err != nil {
 		return 0, err
 	}
 	var largest int64
 	for _, process := range processes {
-		rss, err := vmRSS(filepath.Join(process, "status"))
+		rss, err := statusLine(filepath.Join(process, "status"), what)
 		if kube.ProcessGone(err) {
 			continue
 		}
@@ -30,19 +35,19 @@ func residentMemory(podUID string) (int64, error) {
 		largest = max(largest, rss)
 	}
 	if largest == 0 {
-		return 0, fmt.Errorf("no process of the manager's Pod %s runs on this machine, so that its memory cannot be read", podUID)
+		return 0, fmt.Errorf("no process of the Pod %s runs on this machine, so that its memory cannot be read", podUID)
 	}
 	return largest, nil
 }
 
-// vmRSS reads the line "VmRSS: 1234 kB" of a /proc/PID/status; 0 without it.
-func vmRSS(path string) (int64, error) {
+// statusLine reads a line as "VmRSS: 1234 kB" of a /proc/PID/status; 0 without it.
+func statusLine(path, name string) (int64, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of a process: %w", err)
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			if err != nil {
 				return 0, fmt.Errorf("read the memory of a process: %w", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"sort"
 	"strconv"
@@ -14,22 +13,16 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/redis/go-redis/v9"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
-	"github.com/example/redis-operator/test/kube"
 )
-
-// storeImage is an S3 server, which hack/e2e.sh loads.
-const storeImage = "versitygw:e2e"
 
 // toBackup is how long a small backup or restore may take on a busy machine.
 const toBackup = 2 * time.Minute
@@ -45,45 +38,13 @@ const toStore = `s3: {bucket: backups, prefix: some/prefix, endpoint: "http://s3
 
 func (u *user) newStore() *store {
 	u.Helper()
-	labels := map[string]string{"app": "s3"}
-	no, yes, id := false, true, int64(999)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, Name: "s3", Labels: labels}, Spec: corev1.PodSpec{
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: &yes, RunAsUser: &id, FSGroup: &id, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{{
-			Name: "s3", Image: storeImage, ImagePullPolicy: corev1.PullNever,
-			Args:            []string{"--port", ":7070", "--access", "operator", "--secret", "not-a-secret", "posix", "--sidecar", "/meta", "/data"},
-			ReadinessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(7070)}}, PeriodSeconds: 1},
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-			VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "meta", MountPath: "/meta"}},
-		}},
-		Volumes: []corev1.Volume{{Name: "data"}, {Name: "meta"}},
-	}}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, Name: "s3"}, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 7070}}}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, Name: "s3"}, StringData: map[string]string{"accessKeyID": "operator", "secretAccessKey": "not-a-secret"}}
-	for _, o := range []client.Object{pod, service, secret} {
-		if err := cluster.Create(u.Context(), o); err != nil {
-			u.Fatal(err)
-		}
-	}
-	u.await(toRun, "the S3 server is ready", func(ctx context.Context) (string, error) {
-		if err := cluster.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return "", err
-		}
-		if !kube.Ready(pod) {
-			return string(pod.Status.Phase), nil
-		}
-		return "", nil
-	})
-	c, err := minio.New(net.JoinHostPort(pod.Status.PodIP, "7070"), &minio.Options{Creds: credentials.NewStaticV4("operator", "not-a-secret", ""), Region: "us-east-1", BucketLookup: minio.BucketLookupPath})
-	if err == nil {
-		err = c.MakeBucket(u.Context(), "backups", minio.MakeBucketOptions{})
-	}
+	ctx, cancel := context.WithTimeout(u.Context(), toRun)
+	defer cancel()
+	s, err := cluster.StartStore(ctx, u.ns)
 	if err != nil {
 		u.Fatal(err)
 	}
-	return &store{user: u, client: c}
+	return &store{user: u, client: s.Client}
 }
 
 // objects are the names of all that is in the bucket.
