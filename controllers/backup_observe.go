@@ -55,7 +55,7 @@ func (r *RedisBackupReconciler) follow(ctx context.Context, f *backup.Facts, job
 	switch {
 	case end == nil:
 		f.Work = backup.WorkGoesOn
-	case end.Type == batchv1.JobComplete:
+	case end.Type != batchv1.JobFailed:
 		f.Work = backup.WorkDone
 	case end.Reason == batchv1.JobReasonDeadlineExceeded:
 		f.Work = backup.WorkTimedOut

@@ -20,12 +20,12 @@ import (
 	"github.com/example/redis-operator/internal/status"
 )
 
-// endOf is the condition that ended a Job, by success (Complete) or not (Failed); nil
-// while it goes on.
+// endOf is the condition that ended a Job, by success (Complete, or what Kubernetes says
+// a second before it) or not (Failed); nil while it goes on.
 func endOf(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]
-		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobSuccessCriteriaMet || c.Type == batchv1.JobFailed) {
 			return c
 		}
 	}

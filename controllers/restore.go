@@ -193,7 +193,7 @@ func (p *pass) inspect(ctx context.Context, s manifests.Seeding) error {
 			p.restoreWaits(redisv1.ReasonInspecting, problem)
 		}
 		return nil
-	case end.Type == batchv1.JobComplete && result != nil && result.Shards > 0:
+	case end.Type != batchv1.JobFailed && result != nil && result.Shards > 0:
 		p.facts.Restore.Failed = false
 		p.facts.Restore.Backup = &redisv1.RestoreStatus{ID: s.ID, Shards: int32(result.Shards), ManifestSHA256: result.ManifestSHA256}
 		p.restoreWaits(redisv1.ReasonRestoring, fmt.Sprintf("the backup is whole; %d shards are to be filled from it", result.Shards))

@@ -69,10 +69,11 @@ const (
 // the Task of the environment and leaves the Result in the termination message,
 // and on standard output. It returns the exit code.
 func Command(subcommand string) int {
-	// The limit of the garbage collector, not of the process, of which the program
-	// itself is the larger part.
-	debug.SetMemoryLimit(20 << 20)
-	debug.SetGCPercent(10)
+	// The limit of the garbage collector, not of the process, which the program itself
+	// is a large part of.
+	debug.SetMemoryLimit(32 << 20)
+	debug.SetGCPercent(50)
+	forgetProgram()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	result := fromEnvironment(ctx, subcommand)

@@ -50,9 +50,8 @@ type ManifestShard struct {
 	// Bytes and SHA256 are of the object as it is stored.
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// RDBBytes and RDBSHA256 are of the RDB in it.
-	RDBBytes  int64  `json:"rdbBytes"`
-	RDBSHA256 string `json:"rdbSHA256"`
+	// RDBBytes is the size of the RDB in it.
+	RDBBytes int64 `json:"rdbBytes"`
 	// RDBMagic is how the RDB begins; RDBUnchecked says that it has no checksum.
 	RDBMagic     string `json:"rdbMagic"`
 	RDBUnchecked bool   `json:"rdbUnchecked,omitempty"`

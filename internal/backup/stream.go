@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/readahead"
 
 	"github.com/example/redis-operator/internal/rdb"
 )
@@ -47,28 +48,30 @@ func (r *run) stream(ctx context.Context, name string, s shard) (ManifestShard, 
 	if err != nil {
 		return out, fail(ReasonSourceFailed, "ask for the data: %w", err)
 	}
-	defer func() { _ = snap.Close() }()
 	out.ReplicationID, out.ReplicationOffset = snap.ReplicationID, snap.Offset
+	ahead := readAhead(snap)
+	defer func() { _ = snap.Close(); _ = ahead.Close() }()
 
-	raw, stored := newDigest(), newDigest()
+	stored := newDigest()
 	var sum rdb.Summary
 	piped, pipe := io.Pipe()
 	pumped := make(chan struct{})
 	go func() {
 		defer close(pumped)
 		var err error
-		sum, err = pump(snap, raw, pipe, r.task.Compression)
+		sum, err = pump(ahead, pipe, r.task.Compression)
 		_ = pipe.CloseWithError(err)
 	}()
-	err = r.store.put(ctx, name, used, io.TeeReader(piped, stored))
+	packed := readAhead(piped)
+	err = r.store.put(ctx, name, used, io.TeeReader(packed, stored))
 	_ = piped.CloseWithError(errStoreFailed)
+	_ = packed.Close()
 	<-pumped
 	if err != nil {
 		return out, classified(err, ReasonSourceFailed, "read the data of "+s.source.addr)
 	}
 	out.Bytes, out.SHA256 = stored.bytes, stored.hex()
-	out.RDBBytes, out.RDBSHA256 = raw.bytes, raw.hex()
-	out.RDBMagic, out.RDBUnchecked, out.Keys, out.Functions = sum.Magic, sum.Unchecked, sum.Keys, sum.Functions
+	out.RDBBytes, out.RDBMagic, out.RDBUnchecked, out.Keys, out.Functions = sum.Bytes, sum.Magic, sum.Unchecked, sum.Keys, sum.Functions
 	return out, nil
 }
 
@@ -78,19 +81,30 @@ func (r *run) usedMemory(ctx context.Context, addr string) (int64, error) {
 	return n.UsedMemory(ctx)
 }
 
+// readAhead reads on while what was read is worked on: so the server, the compression
+// and the store keep several processors busy. Small pieces become large ones.
+func readAhead(r io.Reader) io.ReadCloser {
+	const buffers, size = 3, 256 << 10
+	in, err := readahead.NewReaderSize(r, buffers, size)
+	if err != nil {
+		panic(err) // of a nonsensical number or size alone
+	}
+	return in
+}
+
 var errStoreFailed = errors.New("the store takes no more")
 
 // pump scans an RDB and writes it on, compressed or as it is.
-func pump(from io.Reader, raw *digest, to io.Writer, compression string) (rdb.Summary, error) {
+func pump(from io.Reader, to io.Writer, compression string) (rdb.Summary, error) {
 	if compression == noCompression {
-		return rdb.Scan(io.TeeReader(from, io.MultiWriter(raw, to)))
+		return rdb.Scan(io.TeeReader(from, to))
 	}
 	enc, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		return rdb.Summary{}, err
 	}
-	sum, err := rdb.Scan(io.TeeReader(from, io.MultiWriter(raw, enc)))
+	sum, err := rdb.Scan(io.TeeReader(from, enc))
 	if err != nil {
 		return sum, err // the frame stays open, so that it is no whole one
 	}
@@ -134,7 +148,7 @@ func fetch(ctx context.Context, st store, s *ManifestShard, path string) error {
 // unpack writes on the RDB in an object; nil means that all of it is as the
 // manifest says.
 func unpack(object io.Reader, s *ManifestShard, to io.Writer) error {
-	stored, raw := newDigest(), newDigest()
+	stored := newDigest()
 	all := io.TeeReader(object, stored)
 	plain := all
 	if s.Compression == zstdCompression {
@@ -145,14 +159,14 @@ func unpack(object io.Reader, s *ManifestShard, to io.Writer) error {
 		defer dec.Close()
 		plain = dec
 	}
-	sum, err := rdb.Scan(io.TeeReader(plain, io.MultiWriter(raw, to)))
+	sum, err := rdb.Scan(io.TeeReader(plain, to))
 	if err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, all); err != nil {
 		return err
 	}
-	if stored.bytes != s.Bytes || stored.hex() != s.SHA256 || raw.bytes != s.RDBBytes || raw.hex() != s.RDBSHA256 {
+	if stored.bytes != s.Bytes || stored.hex() != s.SHA256 || sum.Bytes != s.RDBBytes {
 		return errors.New("its checksums are not those of the manifest")
 	}
 	if sum.Keys != s.Keys || sum.Functions != s.Functions || sum.Magic != s.RDBMagic {

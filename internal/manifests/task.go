@@ -30,10 +30,18 @@ const (
 // as in a Pod that is filled from a backup.
 const TaskContainer = "backup"
 
-// A task streams: it needs the same memory whatever the size of the data.
-var taskResources = corev1.ResourceRequirements{
-	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
-	Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+// taskResources are those of a task. It streams: it needs the same memory whatever the
+// size of the data. It asks for hardly any processor, so that where one is scarce the
+// servers come first. Pods that ask for nothing share what pods that ask for something
+// leave over, so that a task asks for nothing where its cluster does.
+func taskResources(spec *redisv1.RedisClusterSpec) corev1.ResourceRequirements {
+	if len(spec.Resources.Requests) == 0 && len(spec.Resources.Limits) == 0 {
+		return corev1.ResourceRequirements{}
+	}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}
 }
 
 // store is a destination as a task knows it, and what its container mounts for it.
@@ -89,7 +97,7 @@ func taskContainer(spec *redisv1.RedisClusterSpec, subcommand, image string, tas
 			{Name: backup.TaskVariable, Value: task.Encode()},
 			{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 		},
-		Resources:                taskResources,
+		Resources:                taskResources(spec),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		SecurityContext:          converted[corev1.SecurityContext](containerSecurity(spec)),
 	}

@@ -214,29 +214,46 @@ func (b *bench) takeBackup(ctx context.Context, c *redisv1.RedisCluster, store *
 	return took, rss, nil
 }
 
-// memoryOfJob is the highest resident memory of the Pods of a backup's Job, until the
-// context ends.
+// memoryOfJob is the highest resident memory of the process of a backup's Job, in
+// bytes, until the context ends.
 func (b *bench) memoryOfJob(ctx context.Context, backup string) (highest int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	uid := ""
+	process := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return highest
 		case <-tick.C:
 		}
-		if uid == "" {
-			var pods corev1.PodList
-			if b.List(ctx, &pods, client.InNamespace(b.namespace), client.MatchingLabels{redisv1.LabelBackup: backup}) != nil || len(pods.Items) == 0 {
-				continue
-			}
-			uid = string(pods.Items[0].UID)
+		if process == "" {
+			process = b.processOfJob(ctx, backup)
+			continue
 		}
-		if rss, err := highestMemory(uid); err == nil {
+		// The kernel keeps the highest value, so that looking now and then is enough. When
+		// the process has ended, what was seen last stays.
+		if rss, err := statusLine(filepath.Join(process, "status"), "VmHWM:"); err == nil {
 			highest = max(highest, rss)
 		}
 	}
+}
+
+// processOfJob is the folder in /proc of a backup's program, empty while it does not run.
+func (b *bench) processOfJob(ctx context.Context, backup string) string {
+	var pods corev1.PodList
+	if b.List(ctx, &pods, client.InNamespace(b.namespace), client.MatchingLabels{redisv1.LabelBackup: backup}) != nil || len(pods.Items) == 0 {
+		return ""
+	}
+	processes, err := kube.PodProcesses(string(pods.Items[0].UID))
+	if err != nil {
+		return ""
+	}
+	for _, process := range processes {
+		if name, err := os.ReadFile(filepath.Join(process, "comm")); err == nil && strings.TrimSpace(string(name)) == "manager" {
+			return process
+		}
+	}
+	return ""
 }
 
 // disturbedByBackup gives the 99th percentile of writes without a backup and during

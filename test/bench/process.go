@@ -13,19 +13,14 @@ import (
 // residentMemory is the resident memory, in bytes, of the largest process of a
 // Pod that runs on this machine. The Pod's other process is the one that holds
 // its namespaces and does nothing.
-func residentMemory(podUID string) (int64, error) { return memoryOf(podUID, "VmRSS:") }
-
-// highestMemory is the same, at its highest since that process began.
-func highestMemory(podUID string) (int64, error) { return memoryOf(podUID, "VmHWM:") }
-
-func memoryOf(podUID, what string) (int64, error) {
+func residentMemory(podUID string) (int64, error) {
 	processes, err := kube.PodProcesses(podUID)
 	if err != nil {
 		return 0, err
 	}
 	var largest int64
 	for _, process := range processes {
-		rss, err := statusLine(filepath.Join(process, "status"), what)
+		rss, err := statusLine(filepath.Join(process, "status"), "VmRSS:")
 		if kube.ProcessGone(err) {
 			continue
 		}
