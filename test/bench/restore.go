@@ -251,6 +251,7 @@ func (b *bench) plainServer(ctx context.Context, image string) (*corev1.Pod, str
 		}},
 		Volumes: []corev1.Volume{{Name: "data"}},
 	}}
+	kube.Restrict(&pod.Spec)
 	if err := b.Create(ctx, pod); err != nil {
 		return nil, "", fmt.Errorf("make a plain server: %w", err)
 	}

@@ -39,20 +39,16 @@ type Store struct {
 // StartStore makes a Store and blocks until it serves, or the context ends.
 func (k *Kube) StartStore(ctx context.Context, namespace string) (*Store, error) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: storeName, Labels: map[string]string{"app": storeName}}
-	id := int64(999)
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: &id, FSGroup: &id, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
 		Containers: []corev1.Container{{
 			Name: storeName, Image: StoreImage, ImagePullPolicy: corev1.PullNever,
-			Args:            []string{"--port", ":" + storePort, "--access", storeKey, "--secret", storeSecret, "posix", "--sidecar", "/meta", "/data"},
-			ReadinessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.Parse(storePort)}}, PeriodSeconds: 1},
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-			VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "meta", MountPath: "/meta"}},
+			Args:           []string{"--port", ":" + storePort, "--access", storeKey, "--secret", storeSecret, "posix", "--sidecar", "/meta", "/data"},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.Parse(storePort)}}, PeriodSeconds: 1},
+			VolumeMounts:   []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "meta", MountPath: "/meta"}},
 		}},
 		Volumes: []corev1.Volume{{Name: "data"}, {Name: "meta"}},
 	}}
+	Restrict(&pod.Spec)
 	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: meta.Labels, Ports: []corev1.ServicePort{{Port: intstr.Parse(storePort).IntVal}}}}
 	secret := &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"accessKeyID": storeKey, "secretAccessKey": storeSecret}}
 	for _, o := range []client.Object{pod, service, secret} {
@@ -82,6 +78,19 @@ func (k *Kube) StartStore(ctx context.Context, namespace string) (*Store, error)
 		return nil, fmt.Errorf("make a bucket: %w", err)
 	}
 	return &Store{Client: c, Pod: pod}, nil
+}
+
+// Restrict makes a Pod meet the Pod Security Standard "restricted".
+func Restrict(pod *corev1.PodSpec) {
+	id := int64(999)
+	pod.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: &id, FSGroup: &id, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	for i := range pod.Containers {
+		pod.Containers[i].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	}
 }
 
 // Destination is the bucket for backups.
