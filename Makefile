@@ -28,6 +28,20 @@ GOLANGCI_VERSION := $(shell sed -n 's|^\s*github.com/golangci/golangci-lint/v2 \
 GOLANGCI_LINT := bin/golangci-lint-$(GOLANGCI_VERSION)
 OPERATOR_SDK_VERSION := v1.42.3
 
+# OPERATOR_SDK generates the bundle. It is no Go module that could be pinned here.
+OPERATOR_SDK ?= operator-sdk
+# BUNDLE_VERSION is the release that bundle/ is made for.
+BUNDLE_VERSION ?= 0.2.0
+# IMAGE_REPOSITORY is where releases are published.
+IMAGE_REPOSITORY ?= ghcr.io/example/redis-operator
+# BUNDLE_IMG is the image of the bundle.
+BUNDLE_IMG ?= $(IMAGE_REPOSITORY)-bundle:v$(BUNDLE_VERSION)
+# The bundle's channels are those that catalog/ has it in: by major.minor.
+BUNDLE_CHANNELS ?= candidate-v$(basename $(BUNDLE_VERSION)),fast-v$(basename $(BUNDLE_VERSION)),stable-v$(basename $(BUNDLE_VERSION))
+BUNDLE_DEFAULT_CHANNEL ?= stable-v$(basename $(BUNDLE_VERSION))
+# The bundle holds the release's image unless IMG is given, as IMG=…@sha256:…
+BUNDLE_OPERATOR_IMG = $(if $(filter file,$(origin IMG)),$(IMAGE_REPOSITORY):v$(BUNDLE_VERSION),$(IMG))
+
 ##@ General
 
 .PHONY: help
@@ -115,12 +129,23 @@ docker-push: ## Push the operator's image IMG.
 	@$(engine)
 	$(CONTAINER_TOOL) push $(IMG)
 
+##@ OLM
+
 .PHONY: bundle
-bundle: ## Generate the OLM bundle (needs operator-sdk; the bundle is not part of the project yet).
-	@command -v operator-sdk >/dev/null || { echo "bundle: operator-sdk $(OPERATOR_SDK_VERSION) is not on PATH; build it from its source: git clone -b $(OPERATOR_SDK_VERSION) https://github.com/operator-framework/operator-sdk && make -C operator-sdk install"; exit 1; }
-	@test -d config/manifests/bases || { echo "bundle: config/manifests/bases holds no ClusterServiceVersion yet, so there is nothing to generate a bundle from"; exit 1; }
-	$(KUSTOMIZE) build config/manifests | operator-sdk generate bundle --overwrite --version $(patsubst v%,%,$(VERSION))
-	operator-sdk bundle validate ./bundle -b none
+bundle: manifests ## Generate the OLM bundle of BUNDLE_VERSION (needs operator-sdk, on PATH or as OPERATOR_SDK).
+	@command -v $(OPERATOR_SDK) >/dev/null || { echo "bundle: operator-sdk $(OPERATOR_SDK_VERSION) is not on PATH, and OPERATOR_SDK does not name it. Get it from https://github.com/operator-framework/operator-sdk/releases/tag/$(OPERATOR_SDK_VERSION), or build it: git clone -b $(OPERATOR_SDK_VERSION) https://github.com/operator-framework/operator-sdk && make -C operator-sdk install"; exit 1; }
+	@$(OPERATOR_SDK) version | grep -q '"$(OPERATOR_SDK_VERSION)"' || { echo "bundle: this takes operator-sdk $(OPERATOR_SDK_VERSION); there is $$($(OPERATOR_SDK) version)"; exit 1; }
+	hack/bundle.sh $(OPERATOR_SDK) $(BUNDLE_VERSION) $(BUNDLE_OPERATOR_IMG) $(BUNDLE_CHANNELS) $(BUNDLE_DEFAULT_CHANNEL)
+
+.PHONY: bundle-build
+bundle-build: ## Build the bundle's image BUNDLE_IMG with CONTAINER_TOOL.
+	@$(engine)
+	$(CONTAINER_TOOL) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: bundle-push
+bundle-push: ## Push the bundle's image BUNDLE_IMG.
+	@$(engine)
+	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
 
 ##@ Deploy
 
