@@ -31,6 +31,7 @@ import (
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/controllers"
+	"github.com/example/redis-operator/internal/manifests"
 )
 
 // version is set by the linker.
@@ -117,13 +118,14 @@ func run(f *flags) error {
 		APIReader: mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder("redis-operator"),
 		// The image of this very Pod: backups and restores run in it.
-		OperatorImage: os.Getenv("OPERATOR_IMAGE"),
+		OperatorImage: os.Getenv(controllers.OperatorImageVariable),
+		Images:        manifests.ImagesFrom(os.Environ()),
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the RedisCluster controller: %w", err)
 	}
 	backups := &controllers.RedisBackupReconciler{
-		Client: reconciler.Client, APIReader: reconciler.APIReader, Recorder: reconciler.Recorder, OperatorImage: reconciler.OperatorImage,
+		Client: reconciler.Client, APIReader: reconciler.APIReader, Recorder: reconciler.Recorder, OperatorImage: reconciler.OperatorImage, Images: reconciler.Images,
 	}
 	if err := backups.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the RedisBackup controller: %w", err)

@@ -16,6 +16,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	redisv1 "github.com/example/redis-operator/api/v1"
+	"github.com/example/redis-operator/internal/manifests"
 )
 
 const (
@@ -171,6 +174,52 @@ func TestDeployment(t *testing.T) {
 	for _, c := range specs[0].Spec.Template.Spec.Containers {
 		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
 			t.Errorf("the container %s requests no CPU or no memory", c.Name)
+		}
+	}
+}
+
+// TestRelatedImages: a mirror copies what is listed, so everything that ever runs
+// must be, and pins it, so that nothing may be named twice in different ways.
+func TestRelatedImages(t *testing.T) {
+	csv := load(t, current).CSV
+	listed := map[string]bool{}
+	for _, i := range csv.Spec.RelatedImages {
+		if listed[i.Image] || i.Name == "" {
+			t.Errorf("%s is listed twice, or has no name", i.Image)
+		}
+		listed[i.Image] = true
+	}
+	used := map[string]bool{csv.Annotations["containerImage"]: true}
+	for _, d := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		for _, c := range slices.Concat(d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers) {
+			used[c.Image] = true
+			for _, v := range c.Env {
+				if strings.HasPrefix(v.Name, "RELATED_IMAGE_") {
+					used[v.Value] = true
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(used, listed); diff != "" {
+		t.Errorf("the images in use and relatedImages differ (-used +listed):\n%s", diff)
+	}
+	// What an example asks for is what is mirrored.
+	mirrored := manifests.Images{}
+	for _, v := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0].Env {
+		maps.Copy(mirrored, manifests.ImagesFrom([]string{v.Name + "=" + v.Value}))
+	}
+	for _, o := range examples(t) {
+		if o.GetKind() != "RedisCluster" {
+			continue
+		}
+		cluster := into[redisv1.RedisCluster](t, o.Object)
+		if cluster.Spec.Version == "" {
+			cluster.Spec.Version = "8.0" // the default
+		}
+		plain := manifests.Image(cluster)
+		mirrored.Fill(cluster)
+		if cluster.Spec.Image == "" || cluster.Spec.Image != plain {
+			t.Errorf("the image of the example %s is %q, want %s, so that an update of the operator rolls no Pod", cluster.Name, cluster.Spec.Image, plain)
 		}
 	}
 }

@@ -166,8 +166,13 @@ func checkKeys(ctx context.Context, r client.Reader, namespace, name string, key
 	return nil, nil
 }
 
+// OperatorImageVariable is the variable in which the manager finds its own image. It
+// is named as those are that OLM lists as a bundle's images, and that tools which
+// mirror a bundle rewrite.
+const OperatorImageVariable = "RELATED_IMAGE_OPERATOR"
+
 // noOperatorImage is the problem of an operator that cannot make Jobs of itself.
 func noOperatorImage() *status.Problem {
 	return &status.Problem{Reason: redisv1.ReasonNoOperatorImage,
-		Message: "the operator does not know its own image, which backups and restores run in: set the variable OPERATOR_IMAGE of its Deployment"}
+		Message: "the operator does not know its own image, which backups and restores run in: set the variable " + OperatorImageVariable + " of its Deployment"}
 }

@@ -107,7 +107,7 @@ func waitProblem(pod *corev1.Pod, s *corev1.ContainerStatus) (status.Problem, bo
 	switch {
 	case reason != redisv1.ReasonImagePullFailed:
 	case s.Name != manifests.RedisContainer:
-		message = fmt.Sprintf("Pod %s: the image %s cannot be pulled with spec.imagePullSecrets of the cluster; the operator's own is the one of its variable OPERATOR_IMAGE", pod.Name, s.Image)
+		message = fmt.Sprintf("Pod %s: the image %s cannot be pulled with spec.imagePullSecrets of the cluster; the operator's own is the one of its variable %s", pod.Name, s.Image, OperatorImageVariable)
 	default:
 		message = fmt.Sprintf("Pod %s: the image %s cannot be pulled; check spec.version, spec.image and spec.imagePullSecrets", pod.Name, s.Image)
 	}

@@ -47,6 +47,8 @@ type RedisBackupReconciler struct {
 	Recorder recorder.EventRecorder
 	// OperatorImage is the image of the Jobs. Empty: backups wait, and say so.
 	OperatorImage string
+	// Images replace those of Docker Hub for what a cluster's spec.image leaves out.
+	Images manifests.Images
 
 	clock clock
 }
@@ -163,6 +165,7 @@ func (r *RedisBackupReconciler) finalizer(ctx context.Context, b *redisv1.RedisB
 // start makes the Job. It has what is left of the backup's time.
 func (r *RedisBackupReconciler) start(ctx context.Context, b *redisv1.RedisBackup, cluster *redisv1.RedisCluster, f backup.Facts) (*batchv1.Job, error) {
 	left := max(int64((f.Deadline-f.Age)/time.Second), 1)
+	r.Images.Fill(cluster)
 	job := manifests.BackupJob(b, cluster, r.OperatorImage, left)
 	if err := createOnce(ctx, r.Client, r.APIReader, job); err != nil {
 		return nil, err

@@ -195,7 +195,7 @@ func TestBackupWaits(t *testing.T) {
 	// None of these keeps another one from its turn.
 	first := v.ask("a-first", nil)
 	v.r.OperatorImage = ""
-	v.wants(first, redisv1.BackupPending, redisv1.ReasonNoOperatorImage, "OPERATOR_IMAGE")
+	v.wants(first, redisv1.BackupPending, redisv1.ReasonNoOperatorImage, "RELATED_IMAGE_OPERATOR")
 	v.r.OperatorImage = "operator:1"
 	v.report(redisv1.ConditionAvailable, metav1.ConditionFalse, redisv1.ReasonSlotsMissing)
 	v.wants(first, redisv1.BackupPending, redisv1.ReasonClusterNotServing, "as it is")

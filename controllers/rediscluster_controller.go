@@ -49,6 +49,8 @@ type RedisClusterReconciler struct {
 	// OperatorImage is the operator's own image, which backups and restores run in.
 	// Empty: there are none, and a spec that asks for one is told so.
 	OperatorImage string
+	// Images replace those of Docker Hub for what spec.image leaves out.
+	Images manifests.Images
 
 	applier  *Applier
 	sentries sentries
@@ -91,6 +93,7 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 		r.sentries.guard(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	}
+	r.Images.Fill(cluster) // the status alone is written back
 	p := &pass{
 		r: r, cluster: cluster, mem: r.memory.of(req.NamespacedName, cluster.UID),
 		facts: status.Facts{
