@@ -27,6 +27,11 @@ KUSTOMIZE := go tool -modfile=hack/tools/go.mod kustomize
 GOLANGCI_VERSION := $(shell sed -n 's|^\s*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' hack/tools/golangci-lint/go.mod)
 GOLANGCI_LINT := bin/golangci-lint-$(GOLANGCI_VERSION)
 OPERATOR_SDK_VERSION := v1.42.3
+# OPM_RUN runs a program of hack/tools/opm; the tags leave out C libraries that are
+# not needed here.
+OPM_RUN := cd hack/tools/opm && go run -tags=json1,containers_image_openpgp
+OPM := $(OPM_RUN) github.com/operator-framework/operator-registry/cmd/opm
+OPM_IMG := quay.io/operator-framework/opm:$(shell sed -n 's|.*github.com/operator-framework/operator-registry \(v[^ ]*\).*|\1|p' hack/tools/opm/go.mod)
 
 # OPERATOR_SDK generates the bundle. It is no Go module that could be pinned here.
 OPERATOR_SDK ?= operator-sdk
@@ -36,9 +41,13 @@ BUNDLE_VERSION ?= 0.2.0
 IMAGE_REPOSITORY ?= ghcr.io/example/redis-operator
 # BUNDLE_IMG is the image of the bundle.
 BUNDLE_IMG ?= $(IMAGE_REPOSITORY)-bundle:v$(BUNDLE_VERSION)
-# The bundle's channels are those that catalog/ has it in: by major.minor.
-BUNDLE_CHANNELS ?= candidate-v$(basename $(BUNDLE_VERSION)),fast-v$(basename $(BUNDLE_VERSION)),stable-v$(basename $(BUNDLE_VERSION))
-BUNDLE_DEFAULT_CHANNEL ?= stable-v$(basename $(BUNDLE_VERSION))
+# CATALOG_IMG is the image of the catalog.
+CATALOG_IMG ?= $(IMAGE_REPOSITORY)-catalog:v$(BUNDLE_VERSION)
+# The bundle's channels are those that catalog/ has it in, by major and by minor.
+minor := $(basename $(BUNDLE_VERSION))
+comma := ,
+BUNDLE_CHANNELS ?= $(subst $() ,$(comma),$(foreach c,candidate fast stable,$(c)-v$(basename $(minor)) $(c)-v$(minor)))
+BUNDLE_DEFAULT_CHANNEL ?= stable-v$(minor)
 # The bundle holds the release's image unless IMG is given, as IMG=…@sha256:…
 BUNDLE_OPERATOR_IMG = $(if $(filter file,$(origin IMG)),$(IMAGE_REPOSITORY):v$(BUNDLE_VERSION),$(IMG))
 
@@ -46,7 +55,7 @@ BUNDLE_OPERATOR_IMG = $(if $(filter file,$(origin IMG)),$(IMAGE_REPOSITORY):v$(B
 
 .PHONY: help
 help: ## List the targets.
-	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*##/ {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*##/ {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Development
 
@@ -65,14 +74,16 @@ fmt: ## Format the Go code.
 	gofmt -l -w $$(git ls-files -co --exclude-standard '*.go')
 
 .PHONY: vet
-vet: ## Run go vet over both modules.
+vet: ## Run go vet over all modules.
 	go vet ./...
 	cd hack/devcluster && go vet ./...
+	cd hack/tools/opm && go vet -tags=json1,containers_image_openpgp ./...
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run golangci-lint over both modules.
+lint: $(GOLANGCI_LINT) ## Run golangci-lint over all modules.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/devcluster && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+	cd hack/tools/opm && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml --build-tags=json1,containers_image_openpgp ./...
 
 .PHONY: verify
 verify: ## Fail if generated files, formatting or go.mod files are not up to date.
@@ -146,6 +157,30 @@ bundle-build: ## Build the bundle's image BUNDLE_IMG with CONTAINER_TOOL.
 bundle-push: ## Push the bundle's image BUNDLE_IMG.
 	@$(engine)
 	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
+
+.PHONY: catalog
+catalog: ## Render the file-based catalog from its template, bundle/ and releases/, and validate it.
+	@mkdir -p dist/catalog catalog/redis-operator
+	sed 's|ghcr.io/example/redis-operator-bundle|$(IMAGE_REPOSITORY)-bundle|' catalog/template.yaml >dist/catalog/template.yaml
+	$(OPM_RUN) . $(CURDIR)/dist/catalog/template.yaml '$(IMAGE_REPOSITORY)-bundle:v{{.Version}}' $(CURDIR)/bundle $(CURDIR)/releases/* >$(CURDIR)/dist/catalog/catalog.yaml
+	cp dist/catalog/catalog.yaml catalog/redis-operator/catalog.yaml
+	$(OPM) validate $(CURDIR)/catalog/redis-operator
+	rm -f catalog/redis-operator.Dockerfile
+	$(OPM) generate dockerfile $(CURDIR)/catalog/redis-operator --base-image $(OPM_IMG) --builder-image $(OPM_IMG)
+
+.PHONY: catalog-build
+catalog-build: ## Build the catalog's image CATALOG_IMG with CONTAINER_TOOL.
+	@$(engine)
+	$(CONTAINER_TOOL) build -f catalog/redis-operator.Dockerfile -t $(CATALOG_IMG) catalog
+
+.PHONY: catalog-push
+catalog-push: ## Push the catalog's image CATALOG_IMG.
+	@$(engine)
+	$(CONTAINER_TOOL) push $(CATALOG_IMG)
+
+.PHONY: community-bundle
+community-bundle: ## Put all releases into dist/community, in the shape that community-operators takes.
+	@hack/community.sh
 
 ##@ Deploy
 

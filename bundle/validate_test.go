@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,14 +88,16 @@ func TestLabels(t *testing.T) {
 		t.Errorf("bundle/metadata/annotations.yaml and the labels in bundle.Dockerfile differ (-annotations +labels):\n%s", diff)
 	}
 	b := load(t, current)
-	minor := "v" + b.CSV.Spec.Version.FinalizeVersion()[:strings.LastIndex(b.CSV.Spec.Version.FinalizeVersion(), ".")]
+	v := b.CSV.Spec.Version
+	major, minor := fmt.Sprintf("v%d", v.Major), fmt.Sprintf("v%d.%d", v.Major, v.Minor)
+	channels := []string{"candidate-" + major, "candidate-" + minor, "fast-" + major, "fast-" + minor, "stable-" + major, "stable-" + minor}
 	const prefix = "operators.operatorframework.io."
 	for key, want := range map[string]string{
 		"bundle.mediatype.v1":       "registry+v1",
 		"bundle.manifests.v1":       "manifests/",
 		"bundle.metadata.v1":        "metadata/",
 		"bundle.package.v1":         "redis-operator",
-		"bundle.channels.v1":        "candidate-" + minor + ",fast-" + minor + ",stable-" + minor,
+		"bundle.channels.v1":        strings.Join(channels, ","),
 		"bundle.channel.default.v1": "stable-" + minor,
 		"test.mediatype.v1":         "scorecard+v1",
 		"test.config.v1":            "tests/scorecard/",
@@ -184,4 +188,11 @@ func TestIcon(t *testing.T) {
 }
 
 // bundles are the folders of all bundles, this one and those of earlier releases.
-func bundles(_ *testing.T) []string { return []string{current} }
+func bundles(t *testing.T) []string {
+	t.Helper()
+	earlier, err := filepath.Glob(filepath.Join(root, "releases", "*"))
+	if err != nil || len(earlier) == 0 {
+		t.Fatalf("releases holds %d bundles: %v", len(earlier), err)
+	}
+	return append(earlier, current)
+}
