@@ -41,6 +41,8 @@ BUNDLE_VERSION ?= 0.2.0
 IMAGE_REPOSITORY ?= ghcr.io/example/redis-operator
 # BUNDLE_IMG is the image of the bundle.
 BUNDLE_IMG ?= $(IMAGE_REPOSITORY)-bundle:v$(BUNDLE_VERSION)
+# SCORECARD_IMG is the image of the project's own scorecard tests.
+SCORECARD_IMG ?= $(IMAGE_REPOSITORY)-scorecard:v$(BUNDLE_VERSION)
 # CATALOG_IMG is the image of the catalog.
 CATALOG_IMG ?= $(IMAGE_REPOSITORY)-catalog:v$(BUNDLE_VERSION)
 # The bundle's channels are those that catalog/ has it in, by major and by minor.
@@ -146,7 +148,7 @@ docker-push: ## Push the operator's image IMG.
 bundle: manifests ## Generate the OLM bundle of BUNDLE_VERSION (needs operator-sdk, on PATH or as OPERATOR_SDK).
 	@command -v $(OPERATOR_SDK) >/dev/null || { echo "bundle: operator-sdk $(OPERATOR_SDK_VERSION) is not on PATH, and OPERATOR_SDK does not name it. Get it from https://github.com/operator-framework/operator-sdk/releases/tag/$(OPERATOR_SDK_VERSION), or build it: git clone -b $(OPERATOR_SDK_VERSION) https://github.com/operator-framework/operator-sdk && make -C operator-sdk install"; exit 1; }
 	@$(OPERATOR_SDK) version | grep -q '"$(OPERATOR_SDK_VERSION)"' || { echo "bundle: this takes operator-sdk $(OPERATOR_SDK_VERSION); there is $$($(OPERATOR_SDK) version)"; exit 1; }
-	hack/bundle.sh $(OPERATOR_SDK) $(BUNDLE_VERSION) $(BUNDLE_OPERATOR_IMG) $(BUNDLE_CHANNELS) $(BUNDLE_DEFAULT_CHANNEL)
+	hack/bundle.sh $(OPERATOR_SDK) $(BUNDLE_VERSION) $(BUNDLE_OPERATOR_IMG) $(SCORECARD_IMG) $(BUNDLE_CHANNELS) $(BUNDLE_DEFAULT_CHANNEL)
 
 .PHONY: bundle-build
 bundle-build: ## Build the bundle's image BUNDLE_IMG with CONTAINER_TOOL.
@@ -177,6 +179,16 @@ catalog-build: ## Build the catalog's image CATALOG_IMG with CONTAINER_TOOL.
 catalog-push: ## Push the catalog's image CATALOG_IMG.
 	@$(engine)
 	$(CONTAINER_TOOL) push $(CATALOG_IMG)
+
+.PHONY: scorecard-build
+scorecard-build: ## Build the image SCORECARD_IMG of the project's own scorecard tests with CONTAINER_TOOL.
+	@$(engine)
+	$(CONTAINER_TOOL) build -f test/scorecard/Dockerfile -t $(SCORECARD_IMG) .
+
+.PHONY: scorecard-push
+scorecard-push: ## Push the image SCORECARD_IMG.
+	@$(engine)
+	$(CONTAINER_TOOL) push $(SCORECARD_IMG)
 
 .PHONY: community-bundle
 community-bundle: ## Put all releases into dist/community, in the shape that community-operators takes.

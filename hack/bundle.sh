@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes bundle/ and bundle.Dockerfile from config/ and the markers in api/v1. The
 # same input gives the same bytes, whenever it runs.
-#   bundle.sh SDK VERSION IMAGE CHANNELS DEFAULT_CHANNEL
+#   bundle.sh SDK VERSION IMAGE SCORECARD_IMAGE CHANNELS DEFAULT_CHANNEL
 set -euo pipefail
 cd "$(dirname "$0")/.."
-sdk=$1 version=$2 image=$3 channels=$4 default_channel=$5
+sdk=$1 version=$2 image=$3 scorecard_image=$4 channels=$5 default_channel=$6
 kustomize=(go tool -modfile="$PWD/hack/tools/go.mod" kustomize)
 base=config/manifests/bases/redis-operator.clusterserviceversion.yaml
 csv=bundle/manifests/redis-operator.clusterserviceversion.yaml
@@ -31,5 +31,6 @@ rm -rf bundle/manifests bundle/metadata bundle/tests
 # The time at which the base was written, not that of this run.
 created=$(sed -n 's/^    createdAt: //p' "$base")
 sed -i "s|^    createdAt: .*|    createdAt: $created|" "$csv"
+sed -i "s|image: redis-operator-scorecard:dev\$|image: $scorecard_image|" bundle/tests/scorecard/config.yaml
 "$sdk" bundle validate ./bundle -b none
 "$sdk" bundle validate ./bundle -b none --select-optional suite=operatorframework
