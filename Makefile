@@ -68,8 +68,9 @@ manifests: ## Generate the CRDs and the manager's roles from the Go markers.
 	$(CONTROLLER_GEN) rbac:roleName=manager-cluster-role,fileName=cluster_role.yaml paths=. output:rbac:dir=config/rbac
 
 .PHONY: generate
-generate: ## Generate the deep-copy methods of the API types.
+generate: ## Generate the deep-copy methods of the API types, and docs/metrics.md.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	go run ./hack/metricsdoc >docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
 
 .PHONY: fmt
 fmt: ## Format the Go code.
