@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"flag"
 	"fmt"
@@ -26,12 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/controllers"
 	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/metrics"
 )
 
 // version is set by the linker.
@@ -102,10 +105,20 @@ func run(f *flags) error {
 	// only delay recovery.
 	config.QPS = -1
 	rest.AddUserAgent(config, "redis-operator/"+version)
+	if f.metricsAddress == "0" {
+		metrics.Off() // nobody could ask for them
+	}
+	config.Wrap(metrics.Transport)
+	if err := metrics.Register(ctrlmetrics.Registry); err != nil {
+		return err
+	}
 
 	mgr, err := ctrl.NewManager(config, options(f, namespaces))
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
+	}
+	if err := controllers.MeasureWatches(context.Background(), mgr.GetCache()); err != nil {
+		return err
 	}
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("add the liveness check: %w", err)
@@ -148,20 +161,20 @@ func watchNamespaces(env string) []string {
 
 func options(f *flags, namespaces []string) ctrl.Options {
 	timeout := shutdownTimeout
-	metrics := metricsserver.Options{
+	endpoint := metricsserver.Options{
 		BindAddress:   f.metricsAddress,
 		SecureServing: f.metricsSecure,
 		// HTTP/2 is off because of its stream resets (CVE-2023-44487).
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	}
 	if f.metricsSecure {
-		metrics.FilterProvider = func(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
+		endpoint.FilterProvider = func(c *rest.Config, h *http.Client) (metricsserver.Filter, error) {
 			return filters.WithAuthenticationAndAuthorization(c, h)
 		}
 	}
 	return ctrl.Options{
 		Scheme:                        newScheme(),
-		Metrics:                       metrics,
+		Metrics:                       endpoint,
 		HealthProbeBindAddress:        f.probeAddress,
 		LeaderElection:                f.leaderElect,
 		LeaderElectionID:              leaderElectionID,

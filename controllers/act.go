@@ -15,6 +15,7 @@ import (
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/metrics"
 	"github.com/example/redis-operator/internal/redis"
 	"github.com/example/redis-operator/internal/topology"
 )
@@ -33,7 +34,9 @@ func (p *pass) act(ctx context.Context) error {
 	}
 	switch actions[0].Kind { // a plan has actions of one kind
 	case topology.Remove:
-		return p.removeNodes(ctx, actions)
+		err := p.removeNodes(ctx, actions)
+		metrics.Acted(topology.Remove, len(actions), err)
+		return err
 	case topology.MoveSlots:
 		return p.moveSlots(ctx, actions)
 	}
@@ -46,6 +49,7 @@ func (p *pass) act(ctx context.Context) error {
 		steps = append(steps, func() error {
 			for _, a := range list {
 				err := p.do(ctx, a)
+				metrics.Acted(a.Kind, 1, err)
 				log.FromContext(ctx).Info("action", "kind", a.Kind, "pod", a.Pod, "peer", a.Peer, "id", a.ID,
 					"slots", a.Slots.String(), "why", p.facts.Plan.Why, "failed", err != nil)
 				if err != nil {
@@ -188,6 +192,9 @@ func (p *pass) labelRoles(ctx context.Context) error {
 				errs = append(errs, fmt.Errorf("label Pod %s with its role: %w", pod.Name, err))
 			}
 			continue
+		}
+		if intent.ResourceVersion != nil { // the answer is read into the intent
+			metrics.Wrote(p.cluster.Name, "pods", pod.Namespace, pod.Name, *intent.ResourceVersion)
 		}
 		p.mem.labelled[pod.UID] = role
 	}

@@ -196,6 +196,7 @@ func (a *Applier) send(ctx context.Context, c *child, metadata map[string]any, w
 	if err != nil {
 		return false, fmt.Errorf("apply %s %s: %w", c.gvk.Kind, c.name, err)
 	}
+	wrote(c.owner.GetName(), applied)
 	owned, err := c.ownedIn(applied)
 	if err != nil {
 		return false, err

@@ -89,7 +89,7 @@ func (p *pass) hasEnded(ctx context.Context, id, ip string, pod *corev1.Pod) boo
 	if redis.Reach(ctx, address) != redis.Listening {
 		return true
 	}
-	node := redis.Dialer{Username: manifests.OperatorUser, Password: p.mem.password, Timeout: probeTimeout}.Open(address)
+	node := redis.Dialer{Username: manifests.OperatorUser, Password: p.mem.password, Timeout: probeTimeout, Meter: p.meter()}.Open(address)
 	defer func() { _ = node.Close() }() // nothing is pending on it
 	state, err := node.Probe(ctx)
 	return redis.IsAuth(err) || err == nil && state.ID != id

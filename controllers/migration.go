@@ -10,6 +10,7 @@ import (
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/metrics"
 	"github.com/example/redis-operator/internal/redis"
 	"github.com/example/redis-operator/internal/status"
 	"github.com/example/redis-operator/internal/topology"
@@ -36,6 +37,7 @@ func (p *pass) moveSlots(ctx context.Context, actions []topology.Action) error {
 				}
 			}
 			left, err := m.Step(ctx, migrationBudget)
+			metrics.Acted(a.Kind, 1, err)
 			log.FromContext(ctx).Info("slots are moved", "from", a.Pod, "to", a.Peer, "slots", a.Slots.String(), "left", left, "failed", err != nil)
 			return err
 		})

@@ -155,7 +155,7 @@ func (p *pass) observeRedis(ctx context.Context) error {
 	if p.mem.password == "" {
 		return nil // the Secrets could not be made or read; that is reported already
 	}
-	dialer := redis.Dialer{Username: manifests.OperatorUser, Password: p.mem.password, Timeout: probeTimeout}
+	dialer := redis.Dialer{Username: manifests.OperatorUser, Password: p.mem.password, Timeout: probeTimeout, Meter: p.meter()}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -29,6 +29,7 @@ import (
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/backup"
 	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/metrics"
 )
 
 // backupInterval is the beat at which a backup that waits or works is looked at.
@@ -59,15 +60,16 @@ type RedisBackupReconciler struct {
 // SetupWithManager registers the reconciler and what wakes it: new backups and
 // those that are to go, their Jobs, and the end of another backup of the cluster.
 func (r *RedisBackupReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	queue := metrics.NewQueue("redisbackup")
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("redisbackup").
-		For(&redisv1.RedisBackup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&redisv1.RedisBackup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{}, bySpec(queue))).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(backupOfJob)).
 		Watches(&redisv1.RedisBackup{}, handler.EnqueueRequestsFromMapFunc(r.waiting), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: phaseChanged,
 		})).
 		// One at a time: whose turn it is must not be decided twice at once.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: newQueue(queue)}).
 		Complete(r)
 }
 
@@ -104,11 +106,13 @@ func (r *RedisBackupReconciler) waiting(ctx context.Context, o client.Object) []
 
 // Reconcile is one look at one backup. It blocks for its API calls only.
 func (r *RedisBackupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx, watch := metrics.StartPass(ctx, "redisbackup", req.Namespace, req.Name)
+	defer watch.End()
 	b := &redisv1.RedisBackup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, b); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	result, err := r.reconcile(ctx, b)
+	result, err := r.reconcile(ctx, b, watch)
 	var conflict *NameConflictError
 	if apierrors.IsConflict(err) || errors.As(err, &conflict) && conflict.Leftover {
 		return ctrl.Result{RequeueAfter: soonest}, nil // somebody else's write, or what is on its way
@@ -116,7 +120,7 @@ func (r *RedisBackupReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	return result, err
 }
 
-func (r *RedisBackupReconciler) reconcile(ctx context.Context, b *redisv1.RedisBackup) (ctrl.Result, error) {
+func (r *RedisBackupReconciler) reconcile(ctx context.Context, b *redisv1.RedisBackup, watch *metrics.Pass) (ctrl.Result, error) {
 	if !b.DeletionTimestamp.IsZero() {
 		return r.remove(ctx, b)
 	}
@@ -127,8 +131,11 @@ func (r *RedisBackupReconciler) reconcile(ctx context.Context, b *redisv1.RedisB
 	if b.Done() {
 		return ctrl.Result{}, nil
 	}
+	watch.At(metrics.ObserveKubernetes)
 	facts, job, cluster, err := r.observe(ctx, b)
+	watch.At(metrics.Plan)
 	decision := backup.Next(facts)
+	watch.At(metrics.Act)
 	switch {
 	case err != nil:
 	case decision.Step == backup.Start:
@@ -143,6 +150,7 @@ func (r *RedisBackupReconciler) reconcile(ctx context.Context, b *redisv1.RedisB
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	watch.At(metrics.Status)
 	if err := r.report(ctx, b, decision, facts.Result, job); err != nil || b.Done() {
 		return ctrl.Result{}, err
 	}
@@ -184,6 +192,7 @@ func (r *RedisBackupReconciler) report(ctx context.Context, b *redisv1.RedisBack
 	if err := r.Client.Status().Patch(ctx, b, client.MergeFrom(base)); err != nil {
 		return fmt.Errorf("patch status of RedisBackup: %w", err)
 	}
+	wrote(b.Spec.ClusterName, b)
 	complete := meta.FindStatusCondition(b.Status.Conditions, redisv1.ConditionComplete)
 	before := meta.FindStatusCondition(base.Status.Conditions, redisv1.ConditionComplete)
 	if before != nil && before.Reason == complete.Reason {

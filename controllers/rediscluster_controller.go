@@ -19,6 +19,7 @@ import (
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/metrics"
 	"github.com/example/redis-operator/internal/status"
 	"github.com/example/redis-operator/internal/topology"
 )
@@ -77,12 +78,15 @@ type RedisClusterReconciler struct {
 // Reconcile is one pass over one cluster. It never sleeps; it blocks at most
 // for the deadlines of its Redis and API calls.
 func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx, watch := metrics.StartPass(ctx, "rediscluster", req.Namespace, req.Name)
+	defer watch.End()
 	cluster := &redisv1.RedisCluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.memory.drop(req.NamespacedName)
 			r.sentries.guard(req.NamespacedName, nil)
 			r.applier.Forget(req.NamespacedName)
+			metrics.Forget(req.Namespace, req.Name)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("get RedisCluster: %w", err)
@@ -95,7 +99,7 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	}
 	r.Images.Fill(cluster) // the status alone is written back
 	p := &pass{
-		r: r, cluster: cluster, mem: r.memory.of(req.NamespacedName, cluster.UID),
+		r: r, cluster: cluster, watch: watch, mem: r.memory.of(req.NamespacedName, cluster.UID),
 		facts: status.Facts{
 			Desired:  topology.Desired{Members: cluster.Spec.Members()},
 			Observed: &topology.Observed{},
@@ -123,6 +127,7 @@ type pass struct {
 	r       *RedisClusterReconciler
 	cluster *redisv1.RedisCluster
 	mem     *memory
+	watch   *metrics.Pass
 	kube    kubeState
 	nodes   map[string]*connection
 	facts   status.Facts
@@ -145,24 +150,28 @@ type pass struct {
 // run observes, plans and acts. What it learns stays in facts, also when it
 // ends early with an error.
 func (p *pass) run(ctx context.Context) error {
+	p.watch.At(metrics.ObserveKubernetes)
 	if err := p.observeKubernetes(ctx); err != nil {
 		return err
 	}
 	if err := p.observeBackups(ctx); err != nil {
 		return err
 	}
+	p.watch.At(metrics.Act)
 	if ok, err := p.prepareRestore(ctx); err != nil || !ok {
 		return err
 	}
 	if err := p.ensureChildren(ctx); err != nil {
 		return err
 	}
+	p.watch.At(metrics.ObserveRedis)
 	if err := p.observeRedis(ctx); err != nil {
 		return err
 	}
 	if err := errors.Join(p.gatherEvidence(ctx), p.lookForStrayKeys(ctx)); err != nil {
 		return err
 	}
+	p.watch.At(metrics.Plan)
 	p.judgeRestore()
 	p.postSentries()
 	p.facts.Plan = topology.Next(p.facts.Desired, p.facts.Observed)
@@ -170,6 +179,7 @@ func (p *pass) run(ctx context.Context) error {
 	if p.cluster.Spec.Paused {
 		return nil
 	}
+	p.watch.At(metrics.Act)
 	if err := p.scheduleBackups(ctx); err != nil {
 		return err
 	}
@@ -183,6 +193,7 @@ func (p *pass) run(ctx context.Context) error {
 func (p *pass) finish(ctx context.Context) (ctrl.Result, error) {
 	logger := log.FromContext(ctx)
 	err := p.facts.Err
+	p.watch.At(metrics.Status)
 	deferred, reportErr := p.report(ctx)
 	if err = errors.Join(err, reportErr); err != nil {
 		// A conflict is somebody else's write that the cache has not shown yet.

@@ -32,6 +32,7 @@ func (p *pass) report(ctx context.Context) (deferred time.Duration, err error) {
 	base := p.cluster.DeepCopy()
 	base.Status = old
 	now := status.Compute(base, p.facts)
+	p.watch.Saw(p.seen(&now, meta.IsStatusConditionTrue(now.Conditions, redisv1.ConditionReady)))
 	if !equality.Semantic.DeepEqual(old, now) {
 		if wait := detailInterval - time.Since(p.mem.writtenAt); wait > 0 && onlyDetails(&old, &now) {
 			deferred = wait
@@ -56,6 +57,7 @@ func (p *pass) writeStatus(ctx context.Context, base *redisv1.RedisCluster, s re
 		}
 		return fmt.Errorf("patch status of RedisCluster: %w", err)
 	}
+	wrote(p.cluster.Name, changed)
 	p.mem.written, p.mem.writtenVersion, p.mem.writtenAt = &s, changed.ResourceVersion, time.Now()
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/internal/manifests"
+	"github.com/example/redis-operator/internal/metrics"
 )
 
 // workers is the number of clusters that are worked on at once. A pass mostly
@@ -33,10 +34,11 @@ const workers = 8
 func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.applier = &Applier{Client: r.Client, APIReader: r.APIReader}
 	r.sentries.broken = make(chan event.GenericEvent)
+	queue := metrics.NewQueue("rediscluster")
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rediscluster").
-		For(&redisv1.RedisCluster{}, specChanged).
+		For(&redisv1.RedisCluster{}, specChanged, builder.WithPredicates(bySpec(queue))).
 		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statefulSetChanged})).
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
 		Owns(&networkingv1.NetworkPolicy{}, specChanged).
@@ -46,7 +48,7 @@ func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&redisv1.RedisBackup{}, handler.EnqueueRequestsFromMapFunc(clusterOfBackup), builder.WithPredicates(predicate.Funcs{UpdateFunc: phaseChanged})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(predicate.Funcs{UpdateFunc: podChanged})).
 		WatchesRawSource(source.Channel(r.sentries.broken, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue(queue)}).
 		Complete(r)
 }
 

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,9 @@ the name of a RedisCluster end with it.
 
 This page is generated from ` + "`internal/metrics`" + `: ` + "`make generate`" + `.
 `)
-	for _, d := range definitions {
+	sorted := slices.Clone(definitions)
+	slices.SortFunc(sorted, func(a, b definition) int { return strings.Compare(a.name, b.name) })
+	for _, d := range sorted {
 		fmt.Fprintf(&b, "\n## %s\n\n%s: %s.\n", d.name, strings.ToUpper(d.kind[:1])+d.kind[1:], d.help)
 		for i, l := range d.labels {
 			if i == 0 {

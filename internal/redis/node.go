@@ -37,6 +37,8 @@ type Dialer struct {
 	// Timeout bounds each dial, and each exchange of commands and replies, in
 	// addition to the context's deadline. Zero is DefaultTimeout.
 	Timeout time.Duration
+	// Meter is told of every exchange of commands; nil for nobody.
+	Meter Meter
 }
 
 // Open makes a Node for an address, host:port. It does no I/O.
@@ -183,11 +185,11 @@ func (h handshake) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// exchange sends commands in one write and reads all replies, each into its
+// send sends commands in one write and reads all replies, each into its
 // command. The error is of the exchange as a whole: nil means that every command
 // has a reply, which may be an error reply. Besides the Dialer's timeout it
 // allows for extra, the time that the commands may take in the server.
-func (n *Node) exchange(ctx context.Context, extra time.Duration, cmds ...goredis.Cmder) error {
+func (n *Node) send(ctx context.Context, extra time.Duration, cmds ...goredis.Cmder) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
