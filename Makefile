@@ -133,6 +133,11 @@ run: manifests generate ## Run the manager on this machine against the cluster o
 build: ## Build the manager, static, into bin/manager.
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/manager .
 
+.PHONY: kubectl-redis
+kubectl-redis: ## Build the kubectl plugin and its completion into bin/; put both on PATH.
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/kubectl-redis ./cmd/kubectl-redis
+	install -m 755 cmd/kubectl-redis/kubectl_complete-redis bin/
+
 .PHONY: docker-build
 docker-build: ## Build the operator's image IMG with CONTAINER_TOOL.
 	@$(engine)

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
@@ -72,7 +73,11 @@ func (s *stage) runManager() {
 	config := apiserver.Config(s)
 	config.QPS = -1
 	config.Wrap(metrics.Transport)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: s.admin.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: s.admin.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		// The clusters of other tests have operators of their own.
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{s.cluster.Namespace: {}}},
+	})
 	if err != nil {
 		s.Fatal(err)
 	}

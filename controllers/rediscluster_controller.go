@@ -101,7 +101,7 @@ func (r *RedisClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	p := &pass{
 		r: r, cluster: cluster, watch: watch, mem: r.memory.of(req.NamespacedName, cluster.UID),
 		facts: status.Facts{
-			Desired:  topology.Desired{Members: cluster.Spec.Members()},
+			Desired:  topology.Desired{Members: cluster.Spec.Members(), Yield: cluster.HandOver(r.clock.now())},
 			Observed: &topology.Observed{},
 			Selector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: manifests.Selector(cluster)}),
 			Now:      metav1.NewTime(r.clock.now()),

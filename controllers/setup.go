@@ -38,7 +38,9 @@ func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rediscluster").
-		For(&redisv1.RedisCluster{}, specChanged, builder.WithPredicates(bySpec(queue))).
+		For(&redisv1.RedisCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+			UpdateFunc: handOverAsked,
+		})), builder.WithPredicates(bySpec(queue))).
 		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statefulSetChanged})).
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
 		Owns(&networkingv1.NetworkPolicy{}, specChanged).
@@ -50,6 +52,12 @@ func (r *RedisClusterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.sentries.broken, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue(queue)}).
 		Complete(r)
+}
+
+// handOverAsked lets a request for a hand-over through, which changes no generation.
+func handOverAsked(e event.UpdateEvent) bool {
+	asked := e.ObjectNew.GetAnnotations()[redisv1.AnnotationHandOver]
+	return asked != "" && asked != e.ObjectOld.GetAnnotations()[redisv1.AnnotationHandOver]
 }
 
 // clusterOfPod finds a Pod's cluster by its labels: the Pod's owner is a

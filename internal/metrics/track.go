@@ -228,9 +228,7 @@ func (t *track) follow(c *Cluster, parts *spent, now time.Time) {
 	}
 	if t.change != "" {
 		for i, step := range Steps {
-			if news := t.parts[i] - t.told[i]; news > 0 {
-				convergeSteps.WithLabelValues(string(t.change), string(step)).Add(news)
-			}
+			convergeSteps.WithLabelValues(string(t.change), string(step)).Add(max(0, t.parts[i]-t.told[i]))
 		}
 		t.told = t.parts
 	}

@@ -125,6 +125,7 @@ var changes = []func(Desired, *Observed) Plan{
 	rebalance,
 	remove,
 	roll,
+	yield,
 }
 
 // awaits say what is missing when nothing is left to do.

@@ -18,6 +18,9 @@ type Desired struct {
 	Seeds int
 	// Backup names a backup that is being taken: no slot is moved meanwhile. Empty: none.
 	Backup string
+	// Yield is the Pod of a primary that is to hand over to one of its replicas. Empty,
+	// or no primary's: none.
+	Yield string
 }
 
 // Knowledge tells how much was learned about a node in this pass.
