@@ -96,7 +96,7 @@ verify: ## Fail if generated files, formatting or go.mod files are not up to dat
 
 .PHONY: test
 test: ## Install what the tests need, then run all but e2e, with a real API server, real Redis and a real S3 server.
-	@hack/install-packages.sh redis-server
+	@hack/install-packages.sh redis-server strace
 	assets="$(KUBEBUILDER_ASSETS)"; \
 	if [ -z "$$assets" ]; then assets=$$(hack/assets.sh); fi; \
 	versitygw="$(VERSITYGW)"; \

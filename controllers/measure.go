@@ -166,6 +166,12 @@ func (q *queue) GetWithPriority() (reconcile.Request, int, bool) {
 	return r, priority, shutdown
 }
 
+// Done implements workqueue.TypedInterface.
+func (q *queue) Done(r reconcile.Request) {
+	q.measured.Done(r.Namespace, r.Name)
+	q.PriorityQueue.Done(r)
+}
+
 // bySpec notes that the object itself is what wakes its controller. It stands behind
 // the other predicates and lets all through.
 func bySpec(measured *metrics.Queue) predicate.Predicate {

@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"compress/gzip"
 	"math"
 	"os"
 	"strings"
@@ -178,6 +179,36 @@ func TestSecondsForPeople(t *testing.T) {
 	} {
 		if got := Seconds(s); got != want {
 			t.Errorf("%g is %s, want %s", s, got, want)
+		}
+	}
+}
+
+// TestRecordedFaults: what managers have served while something was slow, as test/latency
+// records it (-record), and the step that is named.
+func TestRecordedFaults(t *testing.T) {
+	for file, want := range map[string]metrics.Step{
+		"NoFault": metrics.Wait, "Throttling": metrics.Submit, "ASlowDiskUnderEtcd": metrics.Store, "ASlowWatch": metrics.Watch,
+		"FailingPasses": metrics.Requeue, "BusyWorkers": metrics.Worker, "ASlowRedis": metrics.ObserveRedis,
+	} {
+		f, err := os.Open("testdata/" + file + ".prom.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		unzipped, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(unzipped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		r := analyse(t, s, "shop", "orders")
+		if r.Verdict.Step != want || r.Verdict.Slow != (want != metrics.Wait) {
+			t.Errorf("%s: %+v, want %s", file, r.Verdict, want)
+		}
+		if want != metrics.Wait && r.Verdict.Text == "" {
+			t.Errorf("%s: nothing is said of it", file)
 		}
 	}
 }

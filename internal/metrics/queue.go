@@ -130,6 +130,21 @@ func (q *Queue) Got(namespace, name string) {
 	}
 }
 
+// Done notes that the pass over an object has ended. One that became due meanwhile waits
+// for a worker only from now on.
+func (q *Queue) Done(namespace, name string) {
+	if q == nil {
+		return
+	}
+	o := objectKey{namespace, name}
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if at, known := q.due[o]; known && at.Before(now) {
+		q.due[o] = now
+	}
+}
+
 func (q *Queue) depth() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -43,13 +43,19 @@ func TestTheQueueIsMeasured(t *testing.T) {
 		q.Added("shop", "now", Retry, 3*time.Second)
 		q.Added("shop", "now", ChildChanged, 0) // does not wait for the retry
 		q.Got("shop", "now")
+		q.Added("shop", "now", ChildChanged, 0) // while the pass goes on
+		spend(7 * time.Second)
+		q.Done("shop", "now")
+		spend(4 * time.Second)
+		q.Got("shop", "now")
+		q.Done("shop", "now")
 		if depth() != 0 {
 			t.Errorf("%g objects are due, want none", depth())
 		}
-		for cause, want := range map[Cause]float64{SpecChanged: 1, ChildChanged: 2, Timer: 1, Retry: 1} {
+		for cause, want := range map[Cause]float64{SpecChanged: 1, ChildChanged: 3, Timer: 1, Retry: 1} {
 			grew(t, string(cause), causes[cause], want)
 		}
-		grew(t, "time in the queue", waited, 2+1+0)
+		grew(t, "time in the queue", waited, 2+1+0+4)
 		grew(t, "coalesced", merged, 1)
 		grew(t, "delays", delays, 3)
 	})
