@@ -259,3 +259,25 @@ func TestBase(t *testing.T) {
 		t.Errorf("the CSV and its base in config/manifests differ (-base +bundle), run `make bundle`:\n%s", diff)
 	}
 }
+
+// TestPermissionsAreExplained: docs/permissions.md has every resource with its verbs.
+func TestPermissionsAreExplained(t *testing.T) {
+	verbs := map[string]string{} // by resource
+	for _, line := range strings.Split(file(t, "docs", "permissions.md"), "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			continue
+		}
+		for _, resource := range strings.Split(cells[1], ",") {
+			verbs[strings.Trim(strings.TrimSpace(resource), "`")] = cells[2]
+		}
+	}
+	install := load(t, current).CSV.Spec.InstallStrategy.StrategySpec
+	for _, right := range append(ruleSet(install.Permissions[0].Rules), ruleSet(install.ClusterPermissions[0].Rules)...) {
+		_, right, _ = strings.Cut(right, "/")
+		resource, verb, _ := strings.Cut(right, " ")
+		if !slices.Contains(strings.FieldsFunc(verbs[resource], func(r rune) bool { return r == ',' || r == ' ' }), verb) {
+			t.Errorf("docs/permissions.md does not say what %s of %s is for", verb, resource)
+		}
+	}
+}
