@@ -101,23 +101,43 @@ func TestPermissions(t *testing.T) {
 		{"permissions", install.Permissions, slices.Concat(roles["leader-election-role"], roles["manager-role"])},
 		{"clusterPermissions", install.ClusterPermissions, roles["manager-cluster-role"]},
 	} {
-		if len(tt.got) != 1 || tt.got[0].ServiceAccountName != deploymentName {
-			t.Errorf("%s are not those of %s alone: %v", tt.name, deploymentName, tt.got)
-			continue
-		}
-		if diff := cmp.Diff(ruleSet(tt.want), ruleSet(tt.got[0].Rules)); diff != "" {
+		if diff := cmp.Diff(ruleSet(tt.want), ruleSet(granted(tt.got, deploymentName))); diff != "" {
 			t.Errorf("%s differ (-config/rbac +bundle), run `make bundle`:\n%s", tt.name, diff)
 		}
 	}
 	everywhere := []string{"authentication.k8s.io/tokenreviews create", "authorization.k8s.io/subjectaccessreviews create", "storage.k8s.io/storageclasses get"}
-	if got := ruleSet(install.ClusterPermissions[0].Rules); !slices.Equal(got, everywhere) {
+	manager := ruleSet(granted(install.ClusterPermissions, deploymentName))
+	if got := manager; !slices.Equal(got, everywhere) {
 		t.Errorf("in all namespaces the manager may %q, want %q alone", got, everywhere)
 	}
-	for _, rule := range append(ruleSet(install.Permissions[0].Rules), ruleSet(install.ClusterPermissions[0].Rules)...) {
+	for _, rule := range append(ruleSet(granted(install.Permissions, deploymentName)), manager...) {
 		if strings.Contains(rule, "*") || strings.Contains(rule, "customresourcedefinitions") || strings.Contains(rule, " escalate") || strings.Contains(rule, " bind") {
 			t.Errorf("too much is granted: %s", rule)
 		}
 	}
+}
+
+// TestAccounts: beside the manager there is only the account that reads the metrics,
+// and that may do nothing else.
+func TestAccounts(t *testing.T) {
+	install := load(t, current).CSV.Spec.InstallStrategy.StrategySpec
+	want := config[rbacv1.ClusterRole](t, "ClusterRole", permissionPrefix+"metrics-reader").Rules
+	if diff := cmp.Diff(want, granted(install.ClusterPermissions, permissionPrefix+"metrics-reader")); diff != "" {
+		t.Errorf("the rights of the metrics' reader differ (-config/rbac +bundle):\n%s", diff)
+	}
+	if len(install.Permissions) != 1 || len(install.ClusterPermissions) != 2 {
+		t.Errorf("there are permissions of %d accounts in namespaces and of %d everywhere, want 1 and 2", len(install.Permissions), len(install.ClusterPermissions))
+	}
+}
+
+// granted are the rules of one ServiceAccount.
+func granted(permissions []v1alpha1.StrategyDeploymentPermissions, account string) []rbacv1.PolicyRule {
+	for _, p := range permissions {
+		if p.ServiceAccountName == account {
+			return p.Rules
+		}
+	}
+	return nil
 }
 
 // ruleSet is each right by itself, as "apps/statefulsets get", in order.
@@ -229,6 +249,12 @@ func TestOtherObjects(t *testing.T) {
 	for _, o := range load(t, current).Objects {
 		switch o.GetKind() {
 		case "ClusterServiceVersion", "CustomResourceDefinition":
+		case "Role":
+			want := config[rbacv1.Role](t, o.GetKind(), o.GetName())
+			want.Namespace = "" // OLM puts it beside the operator
+			if diff := cmp.Diff(want, into[rbacv1.Role](t, o.Object)); diff != "" {
+				t.Errorf("Role %s differs (-config +bundle), run `make bundle`:\n%s", o.GetName(), diff)
+			}
 		case "ClusterRole":
 			want := config[rbacv1.ClusterRole](t, o.GetKind(), o.GetName())
 			got := into[rbacv1.ClusterRole](t, o.Object)
@@ -273,7 +299,7 @@ func TestPermissionsAreExplained(t *testing.T) {
 		}
 	}
 	install := load(t, current).CSV.Spec.InstallStrategy.StrategySpec
-	for _, right := range append(ruleSet(install.Permissions[0].Rules), ruleSet(install.ClusterPermissions[0].Rules)...) {
+	for _, right := range append(ruleSet(granted(install.Permissions, deploymentName)), ruleSet(granted(install.ClusterPermissions, deploymentName))...) {
 		_, right, _ = strings.Cut(right, "/")
 		resource, verb, _ := strings.Cut(right, " ")
 		if !slices.Contains(strings.FieldsFunc(verbs[resource], func(r rune) bool { return r == ',' || r == ' ' }), verb) {

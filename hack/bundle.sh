@@ -24,9 +24,12 @@ replacements: [{path: operator_image.yaml}, {path: container_image.yaml}]
 YAML
 (cd "$overlay" && "${kustomize[@]}" edit set image "redis-operator=$image")
 
+# The account that reads the metrics is OLM's to make, as the manager's: a binding
+# among the manifests would have to name the namespace.
 rm -rf bundle/manifests bundle/metadata bundle/tests
 "${kustomize[@]}" build "$overlay" |
-	"$sdk" generate bundle -q --overwrite --version "$version" --channels "$channels" --default-channel "$default_channel"
+	"$sdk" generate bundle -q --overwrite --version "$version" --channels "$channels" --default-channel "$default_channel" \
+		--extra-service-accounts redis-operator-metrics-reader
 
 # The time at which the base was written, not that of this run.
 created=$(sed -n 's/^    createdAt: //p' "$base")
