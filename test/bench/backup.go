@@ -282,5 +282,5 @@ func (b *bench) disturbedByBackup(ctx context.Context, c *redisv1.RedisCluster, 
 		return 0, 0, fmt.Errorf("backup while clients write: %w", errors.Join(err, during.err))
 	}
 	b.progress("backup: %d writes without one, %d during one", len(before), len(during.all))
-	return percentile(before, 99), percentile(during.all, 99), nil
+	return p99(before), p99(during.all), nil
 }

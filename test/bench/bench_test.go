@@ -158,15 +158,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
+func TestP99(t *testing.T) {
 	var all []time.Duration
 	for i := range 200 {
 		all = append(all, time.Duration(200-i))
 	}
-	if got := percentile(all, 99); got != 199 {
+	if got := p99(all); got != 199 {
 		t.Errorf("of 1 to 200: %d", got)
 	}
-	if got := percentile(nil, 99); got != 0 {
+	if got := p99(nil); got != 0 {
 		t.Errorf("of nothing: %d", got)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -80,7 +81,7 @@ func (d dataset) lost(ctx context.Context, b *bench, c *redisv1.RedisCluster) (i
 			}
 		}
 		// A key that is missing is told by what is compared below.
-		if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return fmt.Errorf("read the keys back: %w", err)
 		}
 		for i := first; i < last; i++ {

@@ -54,11 +54,11 @@ func (b *bench) latencies(ctx context.Context, c *redisv1.RedisCluster) ([]time.
 	return all, failed
 }
 
-// percentile of durations, 0 without any.
-func percentile(all []time.Duration, percent int) time.Duration {
+// p99 is the 99th percentile of durations, 0 without any.
+func p99(all []time.Duration) time.Duration {
 	if len(all) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(all))
-	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
+	return sorted[min(len(sorted)-1, len(sorted)*99/100)]
 }

@@ -194,6 +194,7 @@ func admin(t *testing.T) client.Client { return as(t, "") }
 func as(t *testing.T, user string) client.Client {
 	t.Helper()
 	config := apiserver.Config(t)
+	config.QPS = -1 // a wait for the client's own limit would be told as the reason
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), redisv1.AddToScheme(scheme)); err != nil {

@@ -52,6 +52,7 @@ func newStage(namespace, bundle string) (*stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster's configuration: %w", err)
 	}
+	config.QPS = -1 // a wait for the client's own limit would be told as the reason
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), redisv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("make a scheme: %w", err)
