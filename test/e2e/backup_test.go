@@ -421,3 +421,28 @@ func TestBackupSchedule(t *testing.T) {
 		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
 	}
 }
+
+// TestNamespaceWithBackupsGoes although the store of its backups, whose objects are to
+// go with them, is gone already, or goes at the same time.
+func TestNamespaceWithBackupsGoes(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	ns, err := cluster.Namespace(t.Context(), "e2e-backups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := &user{T: t, ns: ns}
+	inner.newStore()
+	source := inner.create(`{metadata: {name: source}, spec: {replicas: 1}}`)
+	inner.awaitRunning(source)
+	b := inner.backup("kept", "clusterName: source, deletionPolicy: Delete, destination: {"+toStore+"}")
+	inner.succeeds(b)
+	if err := cluster.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s3"}}, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	if err := cluster.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	u.await(toGo, "the namespace is gone", cluster.Gone(o))
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,4 +147,45 @@ func watchNamespace(ctx context.Context, list string) error {
 		d.Spec.Template.Spec.Containers[0].Env = append(env, corev1.EnvVar{Name: "WATCH_NAMESPACE", Value: list})
 	}
 	return cluster.Patch(ctx, d, client.StrategicMergeFrom(base))
+}
+
+// TestOperatorKilledDuringABackup: what goes on is found again, and nothing is done
+// twice: one backup, one Job, and a cluster restored from it that lacks nothing.
+func TestOperatorKilledDuringABackup(t *testing.T) {
+	u := newUser(t)
+	s := u.newStore()
+	source := u.create(`{metadata: {name: source}, spec: {replicas: 3}}`)
+	u.awaitRunning(source)
+	u.everything(source)
+	want := u.content(source)
+	b := u.backup("one", "clusterName: source, verify: Restore, destination: {"+toStore+"}")
+	u.await(toBackup, "the backup has begun", func(ctx context.Context) (string, error) {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+			return "", err
+		}
+		if b.Status.StartTime == nil {
+			return string(b.Status.Phase), nil
+		}
+		return "", nil
+	})
+	u.killOperator()
+	u.succeeds(b)
+	var jobs batchv1.JobList
+	if err := cluster.List(u.Context(), &jobs, client.InNamespace(u.ns)); err != nil {
+		t.Fatal(err)
+	}
+	if len(jobs.Items) != 1 || len(s.objects()) != 4 {
+		t.Errorf("%d Jobs were made, the bucket has %q", len(jobs.Items), s.objects())
+	}
+	restored := u.create(`{metadata: {name: restored}, spec: {replicas: 4, shards: 4, restoreFrom: {backupName: one}}}`)
+	u.await(toBackup, "the Pods are filled", func(ctx context.Context) (string, error) {
+		pods, err := cluster.Pods(ctx, restored)
+		if err != nil || len(pods) > 0 {
+			return "", err
+		}
+		return "there are none", nil
+	})
+	u.killOperator()
+	u.awaitRunningFor(restored, 2*toBackup)
+	u.same(want, u.content(restored))
 }

@@ -129,7 +129,7 @@ func (l *lab) startManager() {
 		l.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(bin, "redis-operator"), "--metrics-bind-address="+address, "--metrics-secure=false", "--health-probe-bind-address=0")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "WATCH_NAMESPACE="+l.namespace, "OPERATOR_IMAGE=operator:1")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "WATCH_NAMESPACE="+l.namespace, "RELATED_IMAGE_OPERATOR=operator:1")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		l.Fatal(err)
