@@ -24,8 +24,12 @@ type statefulSets struct{ *Stand }
 // Reconcile makes the Pods that a StatefulSet wants, and deletes those that it does not.
 func (s *statefulSets) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := &appsv1.StatefulSet{}
-	if err := s.client.Get(ctx, req.NamespacedName, set); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := s.client.Get(ctx, req.NamespacedName, set)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, s.collect(ctx, req)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if set.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
@@ -61,6 +65,25 @@ func (s *statefulSets) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 		}
 	}
 	return ctrl.Result{}, s.report(ctx, set, int32(len(have)), ready)
+}
+
+// collect plays the garbage collector: the Pods of a StatefulSet that is no more go.
+func (s *statefulSets) collect(ctx context.Context, req ctrl.Request) error {
+	var pods corev1.PodList
+	if err := s.client.List(ctx, &pods, client.InNamespace(req.Namespace)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		if owner == nil || owner.Kind != "StatefulSet" || owner.Name != req.Name || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if err := client.IgnoreNotFound(s.client.Delete(ctx, pod)); err != nil {
+			return fmt.Errorf("delete Pod: %w", err)
+		}
+	}
+	return nil
 }
 
 // podOf makes a Pod as the template says, scheduled already.
