@@ -106,7 +106,7 @@ func run(f *flags) error {
 	config.QPS = -1
 	rest.AddUserAgent(config, "redis-operator/"+version)
 	if f.metricsAddress == "0" {
-		metrics.Off() // nobody could ask for them
+		metrics.Enable(false) // nobody could ask for them
 	}
 	config.Wrap(metrics.Transport)
 	if err := metrics.Register(ctrlmetrics.Registry); err != nil {

@@ -196,7 +196,7 @@ func (p *pass) seen(s *redisv1.RedisClusterStatus, converged bool) metrics.Clust
 	}
 	for _, n := range p.facts.Observed.Nodes {
 		if n.Knowledge == topology.Answered {
-			c.View = p.view(s)
+			c.View = p.view(s, converged)
 			break
 		}
 	}
@@ -240,9 +240,18 @@ func (p *pass) backupDue(last time.Time) time.Time {
 }
 
 // view is what Redis says of the cluster.
-func (p *pass) view(s *redisv1.RedisClusterStatus) *metrics.View {
+func (p *pass) view(s *redisv1.RedisClusterStatus, converged bool) *metrics.View {
 	d, o := p.facts.Desired, p.facts.Observed
-	v := &metrics.View{Shards: len(d.Members), SlotsUnassigned: topology.AllSlots.Minus(o.Owned()).Count(), SlotsMoving: topology.SlotsToMove(d, o)}
+	v := &metrics.View{Shards: len(d.Members)}
+	if converged { // nothing is missing, and there is nothing to compute
+		v.ShardsOK = v.Shards
+		for _, members := range d.Members {
+			v.Replicas += members - 1
+		}
+		v.ReplicasInSync = v.Replicas
+		return v
+	}
+	v.SlotsUnassigned, v.SlotsMoving = topology.AllSlots.Minus(o.Owned()).Count(), topology.SlotsToMove(d, o)
 	synced := map[int]int{}
 	for i := range o.Nodes {
 		if n := &o.Nodes[i]; !n.Primary && o.HoldsRole(n) {

@@ -73,6 +73,16 @@ type View struct {
 	Uncovered int
 }
 
+// same tells whether another look has shown the same.
+func (c *Cluster) same(d *Cluster) bool {
+	if d == nil || (c.View == nil) != (d.View == nil) || c.View != nil && *c.View != *d.View {
+		return false
+	}
+	a, b := *c, *d
+	a.View, b.View = nil, nil
+	return a == b
+}
+
 // show sets the gauges of a cluster that is not converged since a time, zero when it
 // is.
 func (c *Cluster) show(since time.Time) {

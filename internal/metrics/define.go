@@ -24,9 +24,9 @@ const Other = "other"
 // off is set when nothing is to be measured.
 var off atomic.Bool
 
-// Off turns all measuring off: nobody serves the metrics, or the cost of measuring
-// is being measured. It is called before the first pass.
-func Off() { off.Store(true) }
+// Enable turns measuring on, which it is at first, or off: nobody serves the metrics,
+// or the cost of measuring is itself measured. A manager calls it before its first pass.
+func Enable(on bool) { off.Store(!on) }
 
 // label is a label and the values that it can have.
 type label struct {

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	passStepLabel = label{name: "step", values: values(ofPass)}
+	passStepLabel = label{name: "step", values: values(ofPass[:])}
 	waitedLabel   = label{name: "for", values: []string{"throttling", "api_write", "api_read", "redis"}}
 	actionLabel   = label{name: "kind", values: values(actionKinds, Other)}
 	resultLabel   = label{name: "result", values: []string{"ok", "failed"}}
@@ -59,13 +59,13 @@ type Pass struct {
 	start      time.Time
 
 	mu        sync.Mutex
-	step      Step
+	step      int       // in the order of ofPass
 	mark      time.Time // up to here all is counted
 	underWay  [nothing]int
 	heldUntil time.Time
 	requests  int
-	// times by step of a pass and by what was waited for.
-	times map[Step]*[nothing + 1]time.Duration
+	// times by step of a pass, in their order, and by what was waited for.
+	times [len(ofPass)][nothing + 1]time.Duration
 	saw   *Cluster
 }
 
@@ -76,10 +76,7 @@ func StartPass(ctx context.Context, controller, namespace, name string) (context
 		return ctx, nil
 	}
 	now := time.Now()
-	p := &Pass{
-		controller: controllerLabel.of(controller), object: objectKey{namespace, name}, start: now, step: Read, mark: now,
-		times: make(map[Step]*[nothing + 1]time.Duration, len(ofPass)),
-	}
+	p := &Pass{controller: controllerLabel.of(controller), object: objectKey{namespace, name}, start: now, mark: now}
 	if p.controller == controllerOfClusters {
 		tracks.begin(p.object, now)
 	}
@@ -94,7 +91,7 @@ func (p *Pass) At(step Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count(time.Now())
-	p.step = step
+	p.step = step.ofPass()
 }
 
 // Saw notes what the pass has seen of its cluster. It is shown when the pass ends.
@@ -119,9 +116,9 @@ func (p *Pass) End() {
 	passDuration.WithLabelValues(p.controller).Observe(now.Sub(p.start).Seconds())
 	apiInPass.WithLabelValues(p.controller).Observe(float64(p.requests))
 	var parts spent
-	for step, times := range p.times {
+	for i, step := range ofPass {
 		var sum time.Duration
-		for kind, took := range times {
+		for kind, took := range p.times[i] {
 			if took == 0 {
 				continue
 			}
@@ -131,7 +128,9 @@ func (p *Pass) End() {
 				stepWaits.WithLabelValues(p.controller, string(step), waitedLabel.values[kind]).Add(took.Seconds())
 			}
 		}
-		stepDuration.WithLabelValues(p.controller, string(step)).Observe(sum.Seconds())
+		if sum > 0 {
+			stepDuration.WithLabelValues(p.controller, string(step)).Observe(sum.Seconds())
+		}
 	}
 	if p.controller == controllerOfClusters {
 		tracks.end(p.object, &parts, p.saw, now)
@@ -192,11 +191,7 @@ func (p *Pass) requested() {
 
 // count gives the time since the last count to the step and to what is waited for.
 func (p *Pass) count(now time.Time) {
-	times := p.times[p.step]
-	if times == nil {
-		times = &[nothing + 1]time.Duration{}
-		p.times[p.step] = times
-	}
+	times := &p.times[p.step]
 	from := p.mark
 	p.mark = now
 	for kind, n := range p.underWay {

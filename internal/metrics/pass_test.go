@@ -78,8 +78,8 @@ func TestNothingIsMeasuredWithoutAPass(t *testing.T) {
 	p.Saw(Cluster{})
 	p.throttled(time.Second)
 	p.End()
-	off.Store(true)
-	defer off.Store(false)
+	Enable(false)
+	defer Enable(true)
 	if ctx, p := StartPass(t.Context(), "rediscluster", "shop", "orders"); p != nil || fromContext(ctx) != nil {
 		t.Error("a pass is measured although measuring is off")
 	}

@@ -38,7 +38,7 @@ const (
 var Steps = []Step{Submit, Store, Watch, Requeue, Worker, Read, ObserveKubernetes, ObserveRedis, Plan, Act, Status, Wait}
 
 // ofPass are the steps of a pass.
-var ofPass = []Step{Read, ObserveKubernetes, ObserveRedis, Plan, Act, Status}
+var ofPass = [...]Step{Read, ObserveKubernetes, ObserveRedis, Plan, Act, Status}
 
 // spent is the time that was spent in each step, in the order of Steps.
 type spent [12]float64
@@ -53,6 +53,9 @@ func (s Step) index() int {
 	}
 	panic("metrics: no such step: " + string(s)) // the constants above are all there are
 }
+
+// ofPass is the place of a step among those of a pass.
+func (s Step) ofPass() int { return s.index() - Read.index() }
 
 func values[T ~string](constants []T, more ...string) []string {
 	out := make([]string, 0, len(constants)+len(more))

@@ -93,6 +93,8 @@ type track struct {
 	// dueAt is when the pass under way was due, late how long that was before it began.
 	dueAt time.Time
 	late  time.Duration
+	// shown is what the gauges show.
+	shown *Cluster
 }
 
 // tracking holds the track of every cluster. An operator that starts anew sees each
@@ -189,10 +191,14 @@ func (ts *tracking) end(o objectKey, parts *spent, saw *Cluster, now time.Time) 
 		ts.mu.Unlock()
 		return
 	}
+	before := t.since
 	t.follow(saw, parts, now)
-	since := t.since
+	since, shown := t.since, t.shown
+	t.shown = saw
 	ts.mu.Unlock()
-	saw.show(since)
+	if before != since || !saw.same(shown) {
+		saw.show(since)
+	}
 }
 
 // follow goes on with a change, begins one or ends it.
