@@ -172,6 +172,27 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+// TestSince: what was counted before is left out.
+func TestSince(t *testing.T) {
+	before, now := recorded(t), recorded(t)
+	if got := now.QuantileSince(before, "queue_duration_seconds", .99); got != 0 {
+		t.Errorf("of nothing since: %g", got)
+	}
+	h := now[metrics.Prefix+"queue_duration_seconds"].GetMetric()[0].GetHistogram()
+	*h.SampleCount += 10
+	for _, b := range h.GetBucket() {
+		if b.GetUpperBound() >= .05 {
+			*b.CumulativeCount += 10
+		}
+	}
+	if got := now.QuantileSince(before, "queue_duration_seconds", .5); math.Abs(got-.0375) > 1e-9 {
+		t.Errorf("half of ten between 25 and 50 ms take %g", got)
+	}
+	if got := now.Total("redis_commands_total"); got < 100 || got != before.Total("redis_commands_total") {
+		t.Errorf("%g commands", got)
+	}
+}
+
 // TestSecondsForPeople.
 func TestSecondsForPeople(t *testing.T) {
 	for s, want := range map[float64]string{

@@ -65,6 +65,26 @@ func (s Samples) sum(name string, l labels) (sum float64, found bool) {
 	return sum, found
 }
 
+// Total adds up all samples of a counter of the operator, named without its prefix.
+func (s Samples) Total(name string) float64 {
+	sum, _ := s.sum(name, nil)
+	return sum
+}
+
+// QuantileSince estimates a quantile, in seconds, of what a histogram of the operator,
+// named without its prefix, has counted since earlier samples; 0 for nothing.
+func (s Samples) QuantileSince(before Samples, name string, q float64) float64 {
+	now, then := s.histogram(name, nil), before.histogram(name, nil)
+	now.count -= then.count
+	for bound, n := range then.buckets {
+		now.buckets[bound] -= n
+	}
+	if now.count <= 0 {
+		return 0
+	}
+	return now.quantile(q)
+}
+
 // values are the values that a label has among the samples of a metric.
 func (s Samples) values(name, label string, l labels) []string {
 	seen := map[string]bool{}

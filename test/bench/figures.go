@@ -69,6 +69,12 @@ func newFigure(scenario, name string, value float64, unit string) figure {
 	return f
 }
 
+// withBar is a figure whose bar depends on what was measured.
+func withBar(f figure, bar float64) figure {
+	f.Bar = &bar
+	return f
+}
+
 // broken tells whether the figure misses its bar.
 func (f figure) broken() bool {
 	return f.Bar != nil && f.Value > *f.Bar || f.AtLeast != nil && f.Value < *f.AtLeast

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,12 +33,19 @@ type options struct {
 	// settle and rest are how long the scenario "rest" waits and measures.
 	settle, rest time.Duration
 	auditLog     string
+	// clusters are the numbers of clusters of "many"; manySettle and manyRest are how
+	// long they are left alone, and watched.
+	clusters             []int
+	manySettle, manyRest time.Duration
 }
 
 // scenario measures in a namespace of its own.
 type scenario func(context.Context, *bench) ([]figure, error)
 
 var scenarios = map[string]scenario{"ready": ready, "rest": rest}
+
+// alone are the scenarios that bring a control plane of their own.
+var alone = map[string]func(context.Context, options) ([]figure, error){}
 
 // bench is what a scenario measures with.
 type bench struct {
@@ -78,7 +86,8 @@ func main() {
 // parse reads flags and scenarios in any order.
 func parse(arguments []string) (options, error) {
 	var o options
-	var settle, rest float64
+	var settle, rest, manySettle, manyRest float64
+	clusters := "25,50,100"
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.Usage = func() {
 		_, _ = fmt.Fprintf(fs.Output(), "usage: bench %s [flags]\n", strings.Join(names(), " | "))
@@ -91,6 +100,9 @@ func parse(arguments []string) (options, error) {
 	fs.Float64Var(&settle, "settle-minutes", 5, "How long the cluster of rest is left alone before it is measured.")
 	fs.Float64Var(&rest, "rest-minutes", 10, "How long the cluster of rest is measured.")
 	fs.StringVar(&o.auditLog, "audit-log", "", "The API server's audit log; empty: that of the devcluster of KUBECONFIG.")
+	fs.StringVar(&clusters, "clusters", clusters, "Numbers of clusters of many, one after the other.")
+	fs.Float64Var(&manySettle, "many-settle-seconds", 60, "How long the clusters of many are left alone before they are measured.")
+	fs.Float64Var(&manyRest, "many-rest-seconds", 60, "How long the clusters of many are measured at rest.")
 	for len(arguments) > 0 {
 		if err := fs.Parse(arguments); err != nil {
 			return o, err
@@ -98,7 +110,7 @@ func parse(arguments []string) (options, error) {
 		if arguments = fs.Args(); len(arguments) == 0 {
 			break
 		}
-		if scenarios[arguments[0]] == nil {
+		if scenarios[arguments[0]] == nil && alone[arguments[0]] == nil {
 			return o, fmt.Errorf("there is no scenario %q, only %s", arguments[0], strings.Join(names(), " and "))
 		}
 		o.scenarios = append(o.scenarios, arguments[0])
@@ -107,11 +119,19 @@ func parse(arguments []string) (options, error) {
 	if len(o.scenarios) == 0 {
 		return o, fmt.Errorf("which scenario? There are %s", strings.Join(names(), " and "))
 	}
-	if o.runs < 1 || rest <= 0 || settle < 0 {
-		return o, errors.New("-n must be at least 1, -rest-minutes above 0, -settle-minutes not below 0")
+	if o.runs < 1 || rest <= 0 || settle < 0 || manyRest <= 0 || manySettle < 0 {
+		return o, errors.New("-n must be at least 1, what is rest above 0, what is settle not below 0")
+	}
+	for _, word := range strings.Split(clusters, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("-clusters %s: %q is no number of clusters", clusters, word)
+		}
+		o.clusters = append(o.clusters, n)
 	}
 	o.settle = time.Duration(settle * float64(time.Minute))
 	o.rest = time.Duration(rest * float64(time.Minute))
+	o.manySettle, o.manyRest = time.Duration(manySettle*float64(time.Second)), time.Duration(manyRest*float64(time.Second))
 	return o, nil
 }
 
@@ -120,13 +140,40 @@ func names() []string {
 	for name := range scenarios {
 		all = append(all, name)
 	}
+	for name := range alone {
+		all = append(all, name)
+	}
 	slices.Sort(all)
 	return all
 }
 
 // measure runs the scenarios one after the other and gives the figures of those
 // that ended well.
-func measure(ctx context.Context, o options) ([]figure, error) {
+func measure(ctx context.Context, o options) (all []figure, err error) {
+	var b *bench
+	for _, name := range o.scenarios {
+		var figures []figure
+		if run := alone[name]; run != nil {
+			figures, err = run(ctx, o)
+		} else {
+			if b == nil {
+				if b, err = connect(ctx, o); err != nil {
+					return all, err
+				}
+				defer func() { _ = b.audit.Close() }() // it was only read
+			}
+			figures, err = b.run(ctx, name)
+		}
+		all = append(all, figures...)
+		if err != nil {
+			return all, fmt.Errorf("scenario %s: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+// connect reaches the cluster of KUBECONFIG and its audit log.
+func connect(ctx context.Context, o options) (*bench, error) {
 	k, err := kube.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -138,19 +185,8 @@ func measure(ctx context.Context, o options) ([]figure, error) {
 			return nil, err
 		}
 	}
-	if b.audit, err = openAuditLog(path); err != nil {
-		return nil, err
-	}
-	defer func() { _ = b.audit.Close() }() // it was only read
-	var all []figure
-	for _, name := range o.scenarios {
-		figures, err := b.run(ctx, name)
-		if err != nil {
-			return all, fmt.Errorf("scenario %s: %w", name, err)
-		}
-		all = append(all, figures...)
-	}
-	return all, nil
+	b.audit, err = openAuditLog(path)
+	return b, err
 }
 
 // run runs one scenario in a new namespace, which it removes.
