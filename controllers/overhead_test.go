@@ -115,7 +115,12 @@ func (s *stage) readFromCache() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()
-	s.Cleanup(func() { stop(); <-ended })
+	s.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			s.Error(err)
+		}
+	})
 	s.r = &RedisClusterReconciler{Client: c.GetClient(), APIReader: s.admin, Recorder: discard{}, OperatorImage: "operator:1"}
 	s.r.applier = &Applier{Client: s.r.Client, APIReader: s.admin}
 	if _, err := s.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.cluster)}); err != nil {
