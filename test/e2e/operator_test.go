@@ -154,7 +154,7 @@ func watchNamespace(ctx context.Context, list string) error {
 func TestOperatorKilledDuringABackup(t *testing.T) {
 	u := newUser(t)
 	s := u.newStore()
-	source := u.create(`{metadata: {name: source}, spec: {replicas: 3}}`)
+	source := u.create(`{metadata: {name: source}, spec: {replicas: 3, shards: 3}}`)
 	u.awaitRunning(source)
 	u.everything(source)
 	want := u.content(source)
