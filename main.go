@@ -27,12 +27,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
 	"github.com/example/redis-operator/controllers"
+	"github.com/example/redis-operator/internal/footprint"
 	"github.com/example/redis-operator/internal/manifests"
 	"github.com/example/redis-operator/internal/metrics"
 )
@@ -46,6 +48,9 @@ const leaderElectionID = "redis-operator.redis.example.com"
 // shutdownTimeout bounds how long a pass may go on after a signal. It is below
 // the grace period of the manager's Pod, so that the Lease is still released.
 const shutdownTimeout = 8 * time.Second
+
+// startup is the time in which the manager has started, and looked at all clusters.
+const startup = 30 * time.Second
 
 // flags are the command line.
 type flags struct {
@@ -143,8 +148,21 @@ func run(f *flags) error {
 	if err := backups.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up the RedisBackup controller: %w", err)
 	}
+	if err := mgr.Add(manager.RunnableFunc(shrink)); err != nil {
+		return fmt.Errorf("add what keeps the memory small: %w", err)
+	}
 	ctrl.Log.WithName("setup").Info("the manager starts", "version", version, "namespaces", namespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// shrink gives back, once the start is over, what only the start needed.
+func shrink(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(startup):
+		footprint.ForgetProgram()
+	}
+	return nil
 }
 
 // watchNamespaces reads WATCH_NAMESPACE, a list separated by commas. An empty

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+
+	"github.com/example/redis-operator/internal/footprint"
 )
 
 // Do carries out a Task. A failure is in the Result, never elsewhere. It blocks
@@ -73,7 +75,7 @@ func Command(subcommand string) int {
 	// is a large part of.
 	debug.SetMemoryLimit(32 << 20)
 	debug.SetGCPercent(50)
-	forgetProgram()
+	footprint.ForgetProgram()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	result := fromEnvironment(ctx, subcommand)

@@ -1,4 +1,4 @@
-package backup
+package footprint
 
 import (
 	"os"
@@ -22,7 +22,7 @@ func TestForgetProgram(t *testing.T) {
 		return ""
 	}
 	before := program()
-	forgetProgram()
+	ForgetProgram()
 	after := program()
 	t.Logf("%s before, %s afterwards", before, after)
 	if len(after) > len(before) || len(after) == len(before) && after >= before {

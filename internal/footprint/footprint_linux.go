@@ -1,4 +1,5 @@
-package backup
+// Package footprint keeps the resident memory of the program small.
+package footprint
 
 import (
 	"bufio"
@@ -10,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetProgram lets go of the memory that holds the program itself, of which a task
-// needs a small part: the rest was touched while the packages of the controllers were
-// initialised. What is needed comes back from the page cache. Only mappings that nobody
-// can write are touched; where it does not work, the task takes some 25 MB more.
-func forgetProgram() {
+// ForgetProgram lets go of the memory that holds the program itself, of which what runs
+// needs a small part: the rest was touched while all packages were initialised. What is
+// needed comes back from the page cache. Only mappings that nobody can write are touched;
+// where it does not work, the process takes some 25 MB more. It does not block.
+func ForgetProgram() {
 	self, err := os.Executable()
 	if err != nil {
 		return

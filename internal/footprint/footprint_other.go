@@ -1,0 +1,6 @@
+//go:build !linux
+
+package footprint
+
+// ForgetProgram does nothing here.
+func ForgetProgram() {}
