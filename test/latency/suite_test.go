@@ -68,6 +68,8 @@ type lab struct {
 	proxy     *proxy
 	namespace string
 	metrics   string // its URL
+	// kubeconfig leads to the proxy.
+	kubeconfig string
 }
 
 // options of a lab.
@@ -116,12 +118,12 @@ func (l *lab) startManager() {
 	address := free.Addr().String()
 	_ = free.Close()
 	l.metrics = "http://" + address + "/metrics"
-	kubeconfig := filepath.Join(l.TempDir(), "kubeconfig")
+	l.kubeconfig = filepath.Join(l.TempDir(), "kubeconfig")
 	file := clientcmdapi.NewConfig()
 	file.Clusters["c"] = &clientcmdapi.Cluster{Server: l.proxy.url}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", Namespace: l.namespace}
 	file.CurrentContext = "x"
-	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
+	if err := clientcmd.WriteToFile(*file, l.kubeconfig); err != nil {
 		l.Fatal(err)
 	}
 	log, err := os.Create(filepath.Join(l.TempDir(), "manager.log"))
@@ -129,7 +131,7 @@ func (l *lab) startManager() {
 		l.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(bin, "redis-operator"), "--metrics-bind-address="+address, "--metrics-secure=false", "--health-probe-bind-address=0")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "WATCH_NAMESPACE="+l.namespace, "RELATED_IMAGE_OPERATOR=operator:1")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.kubeconfig, "WATCH_NAMESPACE="+l.namespace, "RELATED_IMAGE_OPERATOR=operator:1")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		l.Fatal(err)
