@@ -83,7 +83,7 @@ func Start(ctx context.Context, o Options) (*Stand, error) {
 	}
 	s := &Stand{Options: o, client: mgr.GetClient(), pods: map[types.NamespacedName]*pod{}, ended: make(chan error, 1), exits: make(chan event.GenericEvent, 1024)}
 	s.next.Store(firstAddress())
-	workers := controller.Options{MaxConcurrentReconciles: 4}
+	workers := controller.Options{MaxConcurrentReconciles: 16} // they mostly wait for answers
 	err = errors.Join(
 		ctrl.NewControllerManagedBy(mgr).Named("stand-statefulsets").For(&appsv1.StatefulSet{}).Owns(&corev1.Pod{}).WithOptions(workers).
 			Complete(&statefulSets{s}),
