@@ -29,6 +29,10 @@ step "S3 server, for the backups"
 versitygw=$(hack/versitygw.sh)
 "$devcluster" load versitygw:e2e --binary "$versitygw" --name e2e
 
+step "scorecard's tests, in the image that they have everywhere"
+CGO_ENABLED=0 go build -trimpath -o bin/scorecard ./test/scorecard
+"$devcluster" load redis-operator-scorecard:e2e --binary bin/scorecard --entrypoint /scorecard --name e2e
+
 step "tests"
 # shellcheck disable=SC2086 # the flags are several words
 go test ./test/e2e/... -count=1 -v -timeout 40m ${TEST_FLAGS:-}

@@ -25,6 +25,7 @@ const usage = `devcluster: a real Kubernetes on this machine, for development an
   devcluster status [-o json]            what runs
   devcluster kubeconfig                  print the path of its kubeconfig
   devcluster load IMAGE --binary FILE    make an image of a static binary and load it into all nodes
+                                         (--entrypoint PATH: where the binary is in it, /manager)
   devcluster load FILE.tar               load an image archive into all nodes
   devcluster node cut|join|kill NAME     take a node off the network, bring it back, or end all that runs on it
   devcluster binaries NAME...            build programs once and print their paths
@@ -43,9 +44,10 @@ func main() {
 
 // options are what the command line says.
 type options struct {
-	name, output, binary string
-	nodes                int
-	args                 []string
+	name, output, binary, entrypoint string
+
+	nodes int
+	args  []string
 }
 
 // parse reads flags before, between and after the words of a command.
@@ -57,6 +59,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.name, "name", "dev", "name of the cluster")
 	flags.StringVar(&o.output, "o", "", "json")
 	flags.StringVar(&o.binary, "binary", "", "static binary to make the image of")
+	flags.StringVar(&o.entrypoint, "entrypoint", "/manager", "where the static binary is in the image")
 	flags.IntVar(&o.nodes, "nodes", 1, "number of nodes")
 	for {
 		if err := flags.Parse(args); err != nil {
@@ -179,7 +182,7 @@ func load(ctx context.Context, c *cluster, o options) error {
 		if err := os.MkdirAll(c.dir("images"), 0o755); err != nil {
 			return fmt.Errorf("make folder of images: %w", err)
 		}
-		if err := binaryImage(o.binary, o.args[1], "/manager", "65532:65532", archive); err != nil {
+		if err := binaryImage(o.binary, o.args[1], o.entrypoint, "65532:65532", archive); err != nil {
 			return err
 		}
 	} else if _, err := os.Stat(archive); err != nil {

@@ -105,6 +105,11 @@ func (k *Kube) Metrics(ctx context.Context, token string) (status int, body stri
 	if err != nil {
 		return 0, "", err
 	}
+	return MetricsOf(ctx, pod, token)
+}
+
+// MetricsOf gets the metrics of a manager that is not where config/default puts it.
+func MetricsOf(ctx context.Context, pod *corev1.Pod, token string) (status int, body string, err error) {
 	// The manager makes its own certificate at each start.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
