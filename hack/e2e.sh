@@ -25,6 +25,11 @@ local_up --name e2e --nodes 3
 step "operator, built from this source"
 deploy_operator --name e2e
 
+if [[ "${TEST_FLAGS:-}" == *full* ]]; then
+	step "operator of the release before, for the update"
+	"$devcluster" load redis-operator:v0.1.0 --binary "$(hack/earlier.sh v0.1.0 fc39ecb165ba0e9888ba964be60aa3ae7dc6e2da)" --name e2e
+fi
+
 step "S3 server, for the backups"
 versitygw=$(hack/versitygw.sh)
 "$devcluster" load versitygw:e2e --binary "$versitygw" --name e2e
