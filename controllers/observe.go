@@ -250,7 +250,7 @@ func (p *pass) lookForStrayKeys(ctx context.Context) error {
 		if n.Knowledge != topology.Answered || !n.Primary || n.Keys == 0 {
 			continue
 		}
-		counts, err := p.nodes[n.Pod].node.CountKeysInSlots(ctx, rangesOf(free)...)
+		counts, err := p.nodes[n.Pod].node.CountStrayKeys(ctx, &p.nodes[n.Pod].state, rangesOf(free)...)
 		if err != nil {
 			return fmt.Errorf("count the keys of Pod %s in slots without an owner: %w", n.Pod, err)
 		}

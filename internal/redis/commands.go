@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -159,8 +160,8 @@ func (n *Node) UsedMemory(ctx context.Context) (int64, error) {
 	return used, nil
 }
 
-// CountKeysInSlots counts the keys that the node itself holds in each slot,
-// whoever owns it. Slots without keys are left out.
+// CountKeysInSlots counts the keys that the node itself holds in each slot that it owns
+// or imports. Slots without keys are left out.
 func (n *Node) CountKeysInSlots(ctx context.Context, ranges ...SlotRange) (map[int]int64, error) {
 	var cmds []goredis.Cmder
 	for _, r := range ranges {
@@ -182,6 +183,62 @@ func (n *Node) CountKeysInSlots(ctx context.Context, ranges ...SlotRange) (map[i
 		}
 	}
 	return counts, nil
+}
+
+// CountStrayKeys counts as CountKeysInSlots does, but in any slots, of a primary in a
+// given state. Redis 8.4 and later show the keys of other slots only while these are
+// marked as importing (clusterCanAccessKeysInSlot), so there a slot is marked, counted
+// and unmarked in one transaction, of which nobody sees anything.
+func (n *Node) CountStrayKeys(ctx context.Context, s *State, ranges ...SlotRange) (map[int]int64, error) {
+	importer, err := n.knows(ctx, "cluster|migration")
+	if err != nil {
+		return nil, err
+	}
+	shown, hidden := parted(ranges, func(slot int) bool {
+		return !importer || s.Importing[slot] != "" || contains(s.Slots, slot)
+	})
+	counts, err := n.CountKeysInSlots(ctx, shown...)
+	if err != nil || len(hidden) == 0 {
+		return counts, err
+	}
+	cmds := []goredis.Cmder{goredis.NewStatusCmd(ctx, "MULTI")}
+	for _, r := range hidden {
+		for slot := r.First; slot <= r.Last; slot++ {
+			// From the node itself: that needs no other.
+			cmds = append(cmds, goredis.NewStatusCmd(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", s.ID),
+				goredis.NewStatusCmd(ctx, "CLUSTER", "COUNTKEYSINSLOT", slot), goredis.NewStatusCmd(ctx, "CLUSTER", "SETSLOT", slot, "STABLE"))
+		}
+	}
+	exec := goredis.NewSliceCmd(ctx, "EXEC")
+	if err := n.do(ctx, 0, append(cmds, exec)...); err != nil {
+		return nil, err
+	}
+	replies := exec.Val()
+	for _, r := range hidden {
+		for slot := r.First; slot <= r.Last; slot++ {
+			if len(replies) < 3 {
+				return nil, n.fail("EXEC", fmt.Errorf("there are fewer replies than commands"))
+			}
+			keys, counted := replies[1].(int64)
+			if _, refused := replies[0].(error); refused || !counted {
+				return nil, n.fail("CLUSTER SETSLOT", fmt.Errorf("count the keys of slot %d: %v, %v", slot, replies[0], replies[1]))
+			}
+			if keys > 0 {
+				counts[slot] = keys
+			}
+			replies = replies[3:]
+		}
+	}
+	return counts, nil
+}
+
+// knows tells whether a server has a command, such as "cluster|migration".
+func (n *Node) knows(ctx context.Context, command string) (bool, error) {
+	cmd := goredis.NewSliceCmd(ctx, "COMMAND", "INFO", command)
+	if err := n.do(ctx, 0, cmd); err != nil {
+		return false, err
+	}
+	return len(cmd.Val()) == 1 && cmd.Val()[0] != nil, nil
 }
 
 // GetKeysInSlot returns at most limit keys that the node holds in a slot.

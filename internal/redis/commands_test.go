@@ -195,3 +195,35 @@ func TestConfig(t *testing.T) {
 		}
 	})
 }
+
+// Keys in slots of another node are counted, whatever the server shows of them, and no mark
+// is left.
+func TestCountStrayKeys(t *testing.T) {
+	eachVersion(t, func(t *testing.T, v redistest.Version) {
+		members := form(t, v, 2, 0)
+		c := clusterOf(t, members)
+		ok(t, c.Set(t.Context(), "{stray}", 1, 0).Err())
+		slot := int(c.ClusterKeySlot(t.Context(), "{stray}").Val())
+		owner, other := members[0], members[1]
+		if slot >= redis.SlotCount/2 {
+			owner, other = other, owner
+		}
+		r := redis.SlotRange{First: slot, Last: slot}
+		ok(t, other.SetSlotsImporting(t.Context(), owner.id, r))
+		owner.Do("MIGRATE", other.IP.String(), redistest.Port, "{stray}", 0, 5000)
+		for _, marked := range []bool{true, false} {
+			if !marked {
+				ok(t, other.SetSlotsStable(t.Context(), r))
+			}
+			s := other.state(t)
+			counts, err := other.CountStrayKeys(t.Context(), &s, redis.SlotRange{First: 0, Last: redis.SlotCount - 1})
+			ok(t, err)
+			if len(counts) != 1 || counts[slot] != 1 {
+				t.Errorf("marked %v: the counts are %v", marked, counts)
+			}
+			if after := other.state(t); (len(after.Importing) > 0) != marked {
+				t.Errorf("marked %v: then %v", marked, after.Importing)
+			}
+		}
+	})
+}

@@ -45,9 +45,9 @@ const (
 )
 
 // Step moves slots for about the given time, and tells how many the target does
-// not own yet. Where both servers can, the source hands the slots over by itself, all
-// at once (see export); elsewhere, and for slots that are open already, the keys are
-// moved batch by batch. It ends between two commands, so that one large key can make it
+// not own yet. Where both servers can, they move the slots by themselves, all at once
+// (see handOver); elsewhere, and for slots that are open already, the keys are moved
+// batch by batch. It ends between two commands, so that one large key can make it
 // last longer. An error reply of a server (IsServer) stops it; what was moved stays
 // moved, and the next Step tries the rest again.
 //
@@ -88,20 +88,28 @@ func (m *Migration) Step(ctx context.Context, budget time.Duration) (left int, e
 		return countSlots(rest), nil
 	}
 	marks := marks{importing: target.Importing, migrating: source.Migrating}
-	able, err := m.exports(ctx)
+	way, err := m.handOver(ctx)
 	if err != nil {
 		return countSlots(rest), err
 	}
-	if !able {
+	if way == nil {
 		return m.move(ctx, rest, marks, end)
 	}
 	// Slots that are open already get there key by key: part of their keys has.
-	open, closed := parted(rest, func(slot int) bool { return marks.importing[slot] != "" || marks.migrating[slot] != "" })
-	if len(open) > 0 {
-		left, err := m.move(ctx, open, marks, end)
-		return left + countSlots(closed), err
+	begun, whole := parted(rest, func(slot int) bool { return marks.importing[slot] != "" || marks.migrating[slot] != "" })
+	if len(begun) == 0 {
+		if begun, whole, err = way.remains(ctx, m, &target, rest); err != nil {
+			return countSlots(rest), err
+		}
 	}
-	done, err := m.export(ctx, rest, end)
+	if len(begun) > 0 {
+		left, err := m.move(ctx, begun, marks, end)
+		return left + countSlots(whole), err
+	}
+	if way.lone && len(source.Migrating)+len(source.Importing)+len(target.Migrating)+len(target.Importing) > 0 {
+		return countSlots(rest), nil // another migration ends first
+	}
+	done, err := way.move(ctx, m, rest, end)
 	if done {
 		rest = nil
 	}
