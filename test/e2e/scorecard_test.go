@@ -1,13 +1,12 @@
 package e2e
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -24,22 +23,21 @@ import (
 const (
 	// scorecardImage is test/scorecard, which must have been loaded.
 	scorecardImage = "redis-operator-scorecard:e2e"
-	// tarImage is any image with tar and gzip, as scorecard's --untar-image.
-	tarImage    = "docker.io/library/redis:8.0"
-	toScorecard = 8 * time.Minute
+	toScorecard    = 8 * time.Minute
 )
 
 // TestScorecard runs the project's own scorecard tests as `operator-sdk scorecard
 // --pod-security=restricted` does: each entry of the bundle's configuration in a Pod
-// with the bundle unpacked at /bundle, under the ServiceAccount and Role of
+// with the bundle unpacked at /bundle (by a ConfigMap here, where scorecard has an init
+// container untar one), under the ServiceAccount and Role of
 // config/scorecard/rbac. The whole log has to be one TestStatus.
 func TestScorecard(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	account := u.scorecardAccount()
-	u.bundleMap()
+	bundle := u.bundleMap()
 	for _, test := range u.scorecardTests() {
-		log := u.runScorecard(account, test)
+		log := u.runScorecard(account, bundle, test)
 		result := u.testStatus(log)
 		want := strings.TrimSuffix(test.Labels["test"], "-test")
 		if result.Name != want || result.State != v1alpha3.PassState || len(result.Errors) > 0 || result.Log == "" {
@@ -108,52 +106,51 @@ func (u *user) scorecardTests() []v1alpha3.TestConfiguration {
 	return out
 }
 
-// bundleMap puts the bundle into a ConfigMap, packed.
-func (u *user) bundleMap() {
+// bundleMap puts the bundle into a ConfigMap, and gives a volume that has it unpacked.
+func (u *user) bundleMap() corev1.ConfigMapVolumeSource {
 	u.Helper()
-	var buffer bytes.Buffer
-	zipped := gzip.NewWriter(&buffer)
-	packed := tar.NewWriter(zipped)
-	if err := errors.Join(packed.AddFS(os.DirFS("../../bundle")), packed.Close(), zipped.Close()); err != nil {
-		u.Fatal(err)
-	}
-	err := cluster.Create(u.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, Name: "bundle"}, BinaryData: map[string][]byte{"bundle.tar.gz": buffer.Bytes()},
+	data := map[string]string{}
+	var items []corev1.KeyToPath
+	bundle := os.DirFS("../../bundle")
+	err := fs.WalkDir(bundle, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(bundle, path)
+		key := strings.ReplaceAll(path, "/", "_")
+		data[key] = string(content)
+		items = append(items, corev1.KeyToPath{Key: key, Path: path})
+		return err
 	})
 	if err != nil {
 		u.Fatal(err)
 	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, Name: "bundle"}, Data: data}
+	if err := cluster.Create(u.Context(), object); err != nil {
+		u.Fatal(err)
+	}
+	return corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: object.Name}, Items: items}
 }
 
 // runScorecard runs one test and gives the whole log of its container.
-func (u *user) runScorecard(account string, test v1alpha3.TestConfiguration) []byte {
+func (u *user) runScorecard(account string, bundle corev1.ConfigMapVolumeSource, test v1alpha3.TestConfiguration) []byte {
 	u.Helper()
 	restricted := corev1.SecurityContext{
 		RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
-	unpacks := restricted
-	unpacks.RunAsUser = new(int64(65532)) // scorecard's own image has a numeric user
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: u.ns, GenerateName: "scorecard-test-", Labels: map[string]string{"app": "scorecard-test"}},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: account, RestartPolicy: corev1.RestartPolicyNever,
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-			InitContainers: []corev1.Container{{
-				Name: "scorecard-untar", Image: tarImage, ImagePullPolicy: corev1.PullIfNotPresent, SecurityContext: &unpacks,
-				Args:         []string{"tar", "xvzf", "/scorecard/bundle.tar.gz", "-C", "/scorecard-bundle"},
-				VolumeMounts: []corev1.VolumeMount{{Name: "scorecard-bundle", MountPath: "/scorecard", ReadOnly: true}, {Name: "scorecard-untar", MountPath: "/scorecard-bundle"}},
-			}},
 			Containers: []corev1.Container{{
 				Name: "scorecard-test", Image: scorecardImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: test.Entrypoint, SecurityContext: &restricted,
-				VolumeMounts: []corev1.VolumeMount{{Name: "scorecard-untar", MountPath: "/bundle", ReadOnly: true}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "bundle", MountPath: "/bundle", ReadOnly: true}},
 				Env: []corev1.EnvVar{{Name: "SCORECARD_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
 					FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"},
 				}}},
 			}},
-			Volumes: []corev1.Volume{
-				{Name: "scorecard-bundle", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "bundle"}}}},
-				{Name: "scorecard-untar", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			},
+			Volumes: []corev1.Volume{{Name: "bundle", VolumeSource: corev1.VolumeSource{ConfigMap: &bundle}}},
 		},
 	}
 	if err := cluster.Create(u.Context(), pod); err != nil {

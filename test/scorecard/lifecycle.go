@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	redisv1 "github.com/example/redis-operator/api/v1"
@@ -33,7 +35,8 @@ func clusterLifecycle(ctx context.Context, s *stage) error {
 		return err
 	}
 	scale := []byte(`{"spec":{"replicas":6}}`)
-	if err := s.SubResource("scale").Patch(ctx, c.DeepCopy(), client.RawPatch("application/merge-patch+json", scale)); err != nil {
+	patch := client.RawPatch(types.MergePatchType, scale)
+	if err := s.SubResource("scale").Patch(ctx, c.DeepCopy(), patch, client.WithSubResourceBody(&autoscalingv1.Scale{})); err != nil {
 		return fmt.Errorf("scale %s: %w", c.Name, err)
 	}
 	s.say("%s is told to have 6 nodes", c.Name)

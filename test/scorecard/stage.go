@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +55,7 @@ func newStage(namespace, bundle string) (*stage, error) {
 	}
 	config.QPS = -1 // a wait for the client's own limit would be told as the reason
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), redisv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(autoscalingv1.AddToScheme(scheme), corev1.AddToScheme(scheme), redisv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("make a scheme: %w", err)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
