@@ -95,7 +95,7 @@ func parse(arguments []string) (options, error) {
 	}
 	fs.BoolVar(&o.json, "json", false, "Print the figures as JSON.")
 	fs.BoolVar(&o.check, "check", false, "Exit with 1 if a figure misses its bar.")
-	fs.BoolVar(&o.verbose, "v", false, "Print a timeline of each run of ready to stderr.")
+	fs.BoolVar(&o.verbose, "v", false, "Print a timeline of each run of ready and restore to stderr.")
 	fs.IntVar(&o.runs, "n", 3, "Runs of ready; their medians are printed.")
 	fs.Float64Var(&settle, "settle-minutes", 5, "How long the cluster of rest is left alone before it is measured.")
 	fs.Float64Var(&rest, "rest-minutes", 10, "How long the cluster of rest is measured.")

@@ -142,15 +142,24 @@ func (b *bench) smallCluster(ctx context.Context, name string, shards int32, fro
 		return nil, fmt.Errorf("watch RedisClusters: %w", err)
 	}
 	defer w.Stop()
+	line, err := b.timeline(ctx)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
 	if err := b.Create(ctx, c); err != nil {
 		return nil, fmt.Errorf("create the RedisCluster: %w", err)
 	}
 	err = follow(ctx, w, func(o *redisv1.RedisCluster) bool {
 		if o.Name == name {
 			c = o
+			line.status(c)
 		}
 		return c.Status.Phase == redisv1.PhaseRunning || c.Status.Phase == redisv1.PhaseFailed
 	})
+	if line != nil {
+		line.print(b, start)
+	}
 	if err == nil && c.Status.Phase == redisv1.PhaseFailed {
 		err = fmt.Errorf("it is Failed: %+v", c.Status.Conditions)
 	}

@@ -57,7 +57,15 @@ func (b *bench) timeline(ctx context.Context) (*timeline, error) {
 }
 
 func podState(pod *corev1.Pod) string {
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		if s.State.Running != nil {
+			return "has its container " + s.Name + " at work"
+		}
+	}
 	switch {
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return "has " + strings.ToLower(string(pod.Status.Phase))
 	case !pod.DeletionTimestamp.IsZero():
 		return "is being deleted"
 	case kube.Ready(pod):
@@ -80,6 +88,9 @@ func (t *timeline) status(c *redisv1.RedisCluster) {
 	text := "phase " + string(c.Status.Phase)
 	if ready := meta.FindStatusCondition(c.Status.Conditions, redisv1.ConditionReady); ready != nil {
 		text += fmt.Sprintf(", %d ready, %s: %s", c.Status.ReadyReplicas, ready.Reason, ready.Message)
+	}
+	if restored := meta.FindStatusCondition(c.Status.Conditions, redisv1.ConditionRestored); restored != nil {
+		text += fmt.Sprintf(", %s: %s", restored.Reason, restored.Message)
 	}
 	t.once("RedisCluster", text)
 }
