@@ -91,6 +91,15 @@ func fill(t *testing.T, primary *pod, replicas, keys int) {
 		}
 		return err
 	})
+	// A write waits in memory while the disk is busy with an earlier one, for up to two
+	// seconds (flushAppendOnlyFile); what the guard is asked is what a process has left.
+	info, err := primary.try("INFO", "persistence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(fmt.Sprint(info), "aof_enabled:1") {
+		primary.shows("aof_buffer_length:0", "INFO", "persistence")
+	}
 }
 
 // holds waits until a node has so many keys, and holds that it has no others.
