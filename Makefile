@@ -101,7 +101,9 @@ test: ## Install what the tests need, then run all but e2e, with a real API serv
 	if [ -z "$$assets" ]; then assets=$$(hack/assets.sh); fi; \
 	versitygw="$(VERSITYGW)"; \
 	if [ -z "$$versitygw" ]; then versitygw=$$(hack/versitygw.sh); fi; \
-	KUBEBUILDER_ASSETS="$$assets" VERSITYGW="$$versitygw" go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench)(/|$$)')
+	export KUBEBUILDER_ASSETS="$$assets" VERSITYGW="$$versitygw"; \
+	go test $(GO_TEST_FLAGS) $$(go list ./... | grep -v -E '/test/(e2e|bench|latency)(/|$$)') && \
+	go test $(GO_TEST_FLAGS) ./test/latency # alone: it tells what is slow, and the others make the machine slow
 	cd hack/devcluster && go test ./...
 	cd hack/devcluster/binaries/provisioner && go test ./...
 	cd test/alerts && go test ./...
