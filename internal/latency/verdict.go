@@ -33,7 +33,7 @@ const (
 // usual is what 95 of 100 take at most where all is well, in seconds. They are far above
 // what a healthy cluster shows, and far below what a person notices.
 var usual = map[metrics.Step]float64{
-	metrics.Store: .25, metrics.Watch: .25, metrics.Worker: .1, metrics.Read: .01, metrics.ObserveKubernetes: .25, metrics.ObserveRedis: .25,
+	metrics.Store: .1, metrics.Watch: .25, metrics.Worker: .1, metrics.Read: .01, metrics.ObserveKubernetes: .1, metrics.ObserveRedis: .1,
 	metrics.Plan: .05, metrics.Act: 1, metrics.Status: .25,
 }
 
