@@ -190,12 +190,12 @@ func (n *Node) CountKeysInSlots(ctx context.Context, ranges ...SlotRange) (map[i
 // marked as importing (clusterCanAccessKeysInSlot), so there a slot is marked, counted
 // and unmarked in one transaction, of which nobody sees anything.
 func (n *Node) CountStrayKeys(ctx context.Context, s *State, ranges ...SlotRange) (map[int]int64, error) {
-	importer, err := n.knows(ctx, "cluster|migration")
+	known, err := n.knows(ctx, migration)
 	if err != nil {
 		return nil, err
 	}
 	shown, hidden := parted(ranges, func(slot int) bool {
-		return !importer || s.Importing[slot] != "" || contains(s.Slots, slot)
+		return !known[0] || s.Importing[slot] != "" || contains(s.Slots, slot)
 	})
 	counts, err := n.CountKeysInSlots(ctx, shown...)
 	if err != nil || len(hidden) == 0 {
@@ -232,13 +232,30 @@ func (n *Node) CountStrayKeys(ctx context.Context, s *State, ranges ...SlotRange
 	return counts, nil
 }
 
-// knows tells whether a server has a command, such as "cluster|migration".
-func (n *Node) knows(ctx context.Context, command string) (bool, error) {
-	cmd := goredis.NewSliceCmd(ctx, "COMMAND", "INFO", command)
-	if err := n.do(ctx, 0, cmd); err != nil {
-		return false, err
+// The two ways of a server to move slots by itself, as COMMAND INFO names them.
+const (
+	migrateSlots = "cluster|migrateslots"
+	migration    = "cluster|migration"
+)
+
+// knows tells of each of some commands whether the server has it.
+func (n *Node) knows(ctx context.Context, commands ...string) ([]bool, error) {
+	args := []any{"COMMAND", "INFO"}
+	for _, command := range commands {
+		args = append(args, command)
 	}
-	return len(cmd.Val()) == 1 && cmd.Val()[0] != nil, nil
+	cmd := goredis.NewSliceCmd(ctx, args...)
+	if err := n.do(ctx, 0, cmd); err != nil {
+		return nil, err
+	}
+	known := make([]bool, len(commands))
+	if len(cmd.Val()) != len(known) {
+		return nil, n.fail("COMMAND", fmt.Errorf("%d answers for %d commands", len(cmd.Val()), len(known)))
+	}
+	for i, entry := range cmd.Val() {
+		known[i] = entry != nil
+	}
+	return known, nil
 }
 
 // GetKeysInSlot returns at most limit keys that the node holds in a slot.

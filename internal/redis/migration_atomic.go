@@ -55,21 +55,13 @@ type job struct {
 // which the source of slots takes (Valkey 9), or CLUSTER MIGRATION, which the target
 // takes (Redis 8.4).
 func (m *Migration) handOver(ctx context.Context) (*handOver, error) {
-	knows := func(command string) (bool, error) {
-		for _, n := range []*Node{m.Source, m.Target} {
-			if known, err := n.knows(ctx, command); err != nil || !known {
-				return false, err
-			}
+	exports, imports := true, true
+	for _, n := range []*Node{m.Source, m.Target} {
+		known, err := n.knows(ctx, migrateSlots, migration)
+		if err != nil {
+			return nil, err
 		}
-		return true, nil
-	}
-	exports, err := knows("cluster|migrateslots")
-	if err != nil {
-		return nil, err
-	}
-	imports, err := knows("cluster|migration")
-	if err != nil {
-		return nil, err
+		exports, imports = exports && known[0], imports && known[1]
 	}
 	switch {
 	case exports:
