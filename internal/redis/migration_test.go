@@ -24,17 +24,21 @@ func migration(members []member, slots ...redis.SlotRange) *redis.Migration {
 	return m
 }
 
-// finish steps until nothing is left.
+// finish steps until nothing is left, and nothing may be refused.
 func finish(t *testing.T, m *redis.Migration) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
-		left, err := m.Step(t.Context(), time.Second)
-		ok(t, err)
-		if left == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d slots are left", left)
+	ok(t, complete(t.Context(), m))
+}
+
+// complete does so from any goroutine.
+func complete(ctx context.Context, m *redis.Migration) error {
+	for end := time.Now().Add(patience); ; {
+		left, err := m.Step(ctx, time.Second)
+		switch {
+		case err != nil || left == 0:
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("%d slots are left", left)
 		}
 	}
 }
