@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -218,12 +217,7 @@ func (o *olm) may(verb, group, resource, namespace string) bool {
 // grudges are the lines of an operator's log in which the API server refuses it.
 func (o *olm) grudges(pod *corev1.Pod) []string {
 	o.Helper()
-	stream, err := cluster.Set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(o.Context())
-	if err != nil {
-		o.Fatal(err)
-	}
-	defer func() { _ = stream.Close() }()
-	log, err := io.ReadAll(stream)
+	log, err := cluster.Set.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(o.Context())
 	if err != nil {
 		o.Fatal(err)
 	}

@@ -163,12 +163,7 @@ func (u *user) runScorecard(account string, bundle corev1.ConfigMapVolumeSource,
 		}
 		return "its Pod is " + string(pod.Status.Phase), err
 	})
-	stream, err := cluster.Set.CoreV1().Pods(u.ns).GetLogs(pod.Name, &corev1.PodLogOptions{Container: "scorecard-test"}).Stream(u.Context())
-	if err != nil {
-		u.Fatal(err)
-	}
-	defer func() { _ = stream.Close() }()
-	log, err := io.ReadAll(stream)
+	log, err := cluster.Set.CoreV1().Pods(u.ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(u.Context())
 	if err != nil {
 		u.Fatal(err)
 	}
