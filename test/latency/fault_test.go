@@ -33,15 +33,11 @@ func (l *lab) names(step metrics.Step, text string) {
 	l.Helper()
 	l.keep()
 	run := func(args ...string) string {
-		cmd := exec.CommandContext(l.Context(), filepath.Join(bin, "kubectl-redis"),
-			append([]string{"latency", "orders", "-n", l.namespace, "--metrics", l.metrics}, args...)...)
-		var errOut bytes.Buffer
-		cmd.Stderr = &errOut
-		out, err := cmd.Output()
-		if err != nil {
-			l.Fatalf("kubectl redis latency: %v\n%s", err, errOut.Bytes())
+		code, out, errOut := l.plugin(append([]string{"latency", "orders", "--metrics", l.metrics}, args...)...)
+		if code != 0 {
+			l.Fatalf("kubectl redis latency exits with %d:\n%s", code, errOut)
 		}
-		return string(out)
+		return out
 	}
 	var r latency.Report
 	if err := json.Unmarshal([]byte(run("-o", "json")), &r); err != nil {
