@@ -45,9 +45,8 @@ func main() {
 // options are what the command line says.
 type options struct {
 	name, output, binary, entrypoint string
-
-	nodes int
-	args  []string
+	nodes                            int
+	args                             []string
 }
 
 // parse reads flags before, between and after the words of a command.
