@@ -70,7 +70,7 @@ func openS3(d S3, id string) (store, error) {
 	}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: login, Secure: u.Scheme == "https", Region: region,
-		BucketLookup: lookup, Transport: transport, MaxRetries: s3Attempts,
+		BucketLookup: lookup, Transport: awaiting{transport}, MaxRetries: s3Attempts,
 	})
 	if err != nil {
 		return nil, refuse(ReasonInvalid, "the S3 destination: %w", err)
@@ -138,6 +138,52 @@ func (c writeLimit) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// awaiting has a request that changes something end also when its context ends first.
+// Nobody aborts an upload whose begin was answered to nobody, and a part that ends
+// after the abort of its upload can stay behind, or bring the upload back (Amazon S3,
+// AbortMultipartUpload; versitygw makes its folder anew).
+type awaiting struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (a awaiting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return a.RoundTripper.RoundTrip(r)
+	}
+	ctx, cancel := lasting(r.Context(), s3Cleanup)
+	answer, err := a.RoundTripper.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	answer.Body = body{answer.Body, cancel}
+	return answer, nil
+}
+
+// body is the end of a request whose context ends with it.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b body) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// lasting is a context that ends a while after its parent.
+func lasting(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	lasts, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(after, cancel)
+		context.AfterFunc(lasts, func() { timer.Stop() })
+	})
+	return lasts, func() {
+		stop()
+		cancel()
+	}
+}
+
 func (b *bucket) location() string {
 	return "s3://" + path.Join(b.name, b.prefix)
 }
@@ -149,7 +195,7 @@ func partSize(atMost int64) uint64 {
 }
 
 func (b *bucket) put(ctx context.Context, name string, atMost int64, r io.Reader) error {
-	in := &source{Reader: r}
+	in := &source{Reader: contextReader{ctx, r}}
 	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, in, -1, minio.PutObjectOptions{
 		PartSize: partSize(atMost), ContentType: "application/octet-stream", NumThreads: s3AtOnce, ConcurrentStreamParts: true,
 		// Each part has a CRC32C, and the manifest, which is signed, the SHA-256 of each
@@ -159,12 +205,15 @@ func (b *bucket) put(ctx context.Context, name string, atMost int64, r io.Reader
 	if err == nil {
 		return nil
 	}
-	// The library aborts the upload too, but not once the context has ended.
+	// The library aborts the upload too, but not once its context has ended.
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), s3Cleanup)
 	defer cancel()
 	_ = b.client.RemoveIncompleteUpload(cleanup, b.name, b.prefix+name)
-	if in.err != nil {
+	switch {
+	case in.err != nil:
 		return in.err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	return b.failure("write "+name, err)
 }

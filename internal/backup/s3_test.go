@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -278,6 +279,48 @@ func TestSourceReplicaDies(t *testing.T) {
 	s.holdsOne(t)
 }
 
+// TestS3UploadIsGivenUpAsItBegins: the store has not yet said that there is an upload
+// when it is given up, and has none afterwards.
+func TestS3UploadIsGivenUpAsItBegins(t *testing.T) {
+	s := startS3(t)
+	proxy := &front{to: s.endpoint, begins: make(chan chan struct{})}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	d := s.destination(t, secretKey)
+	d.S3.Endpoint = server.URL
+	st, err := openS3(*d.S3, "b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := errors.New("ended")
+	ctx, end := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- st.put(ctx, "shard", 100<<20, neverEnding{}) }()
+	goOn := <-proxy.begins
+	end(ended)
+	select {
+	case err := <-done:
+		t.Errorf("it did not wait for the answer: %v", err)
+	case <-time.After(time.Second): // put waits: nothing else is to be seen
+	}
+	close(goOn)
+	if err := <-done; !errors.Is(err, ended) {
+		t.Errorf("%v, want %v", err, ended)
+	}
+	if left := s.left(t); len(left) > 0 {
+		t.Errorf("the bucket has %q", left)
+	}
+}
+
+// neverEnding are zeros.
+type neverEnding struct{}
+
+// Read implements io.Reader.
+func (neverEnding) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
 // TestSlotsMoveMeanwhile: the backup starts again, and has the new map.
 func TestSlotsMoveMeanwhile(t *testing.T) {
 	servers := cluster(t, redistest.Versions(t)[0])
@@ -373,6 +416,9 @@ type front struct {
 	// onPart is told of each part of an upload, counted from 1, before it is passed on;
 	// nil for nobody.
 	onPart func(part int)
+	// begins is sent what the passing on of a request that begins an upload waits for;
+	// nil: it does not wait.
+	begins chan chan struct{}
 	// dead: the connection is cut off. nil: never.
 	dead  func() bool
 	mu    sync.Mutex
@@ -399,6 +445,11 @@ func (f *front) tell(onPart func(part int)) {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
 		f.part()
+	}
+	if r.Method == http.MethodPost && r.URL.Query().Has("uploads") && f.begins != nil {
+		goOn := make(chan struct{})
+		f.begins <- goOn
+		<-goOn
 	}
 	if f.dead != nil && f.dead() {
 		panic(http.ErrAbortHandler)
