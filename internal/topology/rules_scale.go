@@ -3,7 +3,6 @@ package topology
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -12,12 +11,13 @@ import (
 // the mark is taken off. Redis does not replicate the marks, so that one side can
 // have lost its own with a failover, and keys are on both.
 func closeSlots(_ Desired, o *Observed) Plan {
-	heirs := o.heirs()
+	heirs, contested := o.heirs(), o.contested()
 	moving, closing := map[[2]*Node]Slots{}, map[*Node]Slots{}
 	waits := ""
 	for _, n := range o.answeredNodes() {
-		if !n.Primary || n != o.Lead(n.Shard) {
-			continue // what a replica has is its primary's business
+		second := !n.Slots.Empty() && !n.Slots.overlaps(contested)
+		if !n.Primary || n != o.Lead(n.Shard) && !second {
+			continue // what a replica has, or one that was succeeded, is its primary's business
 		}
 		for id, slots := range n.Importing {
 			closing[n] = closing[n].Union(slots.Intersect(n.Slots)) // it owns them by now
@@ -264,8 +264,10 @@ func SlotsToMove(d Desired, o *Observed) int {
 
 // moves are the fewest that make the shards even: those with more than their
 // share give what they have too much, those with less get it. A giver gives from
-// its end, in one run where it can. It is empty while a shard that is to get
-// slots, or has some, has no primary that answers.
+// its end, in one run where it can. A node that owns slots beside the primary of
+// its shard, as one does that had keys of slots without an owner, gives all of
+// them. It is empty while a shard that is to get slots, or has some, has no primary
+// that answers.
 func moves(d Desired, o *Observed) []Action {
 	heads := o.heads()
 	wanted := make([]*Node, len(d.Members))
@@ -280,8 +282,7 @@ func moves(d Desired, o *Observed) []Action {
 	share := shares(wanted)
 	var givers []*Node
 	give := map[*Node]int{}
-	for _, shard := range slices.Sorted(maps.Keys(heads)) {
-		n := heads[shard]
+	for _, n := range o.answeredNodes() {
 		if extra := n.Slots.Count() - share[n]; extra > 0 {
 			givers, give[n] = append(givers, n), extra
 		}

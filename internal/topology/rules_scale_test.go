@@ -58,6 +58,22 @@ func TestCloseSlots(t *testing.T) {
 			want:   []Action{{Kind: CloseSlots, Pod: "c-1-0", Slots: some}}, why: "not on their way any more",
 		},
 		{
+			name: "a second owner in a shard goes on with what it gives", shards: 1, members: 2,
+			change: func(_ *Desired, o *Observed) {
+				secondOwner(o)
+				o.pod("c-0-1").Migrating = marks("id-0-0")
+			},
+			want: []Action{moveTo("c-0-1", "id-0-0", Range{100, 109})}, why: "get there",
+		},
+		{
+			name: "a primary that was succeeded does not", shards: 2, members: 2,
+			change: func(_ *Desired, o *Observed) {
+				o.pod("c-0-0").Migrating = marks("id-1-0")
+				heir := o.pod("c-0-1")
+				heir.Primary, heir.Follows, heir.Slots, heir.ConfigEpoch = true, "", o.pod("c-0-0").Slots, 9
+			},
+		},
+		{
 			name: "a target that nobody knows: the mark is taken off", shards: 2, members: 2,
 			change: func(_ *Desired, o *Observed) { o.pod("c-0-0").Migrating = marks("gone") },
 			want:   []Action{{Kind: CloseSlots, Pod: "c-0-0", Slots: some}}, why: "not on their way any more",
@@ -111,6 +127,15 @@ func TestDiscard(t *testing.T) {
 			change: func(d *Desired, o *Observed) { succeeded(d, o); o.pod("c-0-0").Slots = SlotsOf(Range{1, 1}) },
 		},
 	})
+}
+
+// secondOwner has the first slots of the first shard owned by its second member.
+func secondOwner(o *Observed) {
+	head, second := o.pod("c-0-0"), o.pod("c-0-1")
+	second.Primary, second.Follows, second.Source, second.LinkUp, second.ConfigEpoch = true, "", "", false, 9
+	second.Slots = SlotsOf(Range{0, 199})
+	head.Slots = head.Slots.Minus(second.Slots)
+	acquaint(o)
 }
 
 // grown asks for one more shard of two, whose Pods have joined and are in sync.
@@ -175,6 +200,11 @@ func TestRebalance(t *testing.T) {
 				o.pod("c-1-0").Slots = o.pod("c-1-0").Slots.Union(SlotsOf(Range{5, 5}))
 			},
 			wait: WaitRedis, why: "slots 5 are claimed by two nodes",
+		},
+		{
+			name: "a second owner in a shard gives all that it has", shards: 2, members: 2,
+			change: func(_ *Desired, o *Observed) { secondOwner(o) },
+			want:   []Action{moveTo("c-0-1", "id-0-0", Range{0, 199})}, why: "its share",
 		},
 		{
 			name: "a shard that is not wanted gives all that it has", shards: 3, members: 1,

@@ -197,8 +197,8 @@ func noPrimary(o *Observed, shard int) Plan {
 }
 
 // attachReplicas makes every member of a shard that is not its primary follow
-// it, at its present address. A node with slots of its own is left alone, and so
-// is one that may hold the last copy of something.
+// it, at its present address. A node with slots of its own is left alone until they
+// have been moved, and so is one that may hold the last copy of something.
 //
 // A wanted shard that owns no slot yet, while all slots are owned, is one that is
 // to get some: its members follow the primary that will.
@@ -206,7 +206,7 @@ func attachReplicas(d Desired, o *Observed) Plan {
 	var actions []Action
 	var waits, unsafe []string
 	complete := AllSlots.Minus(o.Owned()).Empty()
-	heads := o.heads()
+	heads, contested := o.heads(), o.contested()
 	var claims []claim
 	for _, n := range o.answeredNodes() {
 		head := heads[n.Shard]
@@ -223,8 +223,10 @@ func attachReplicas(d Desired, o *Observed) Plan {
 		switch {
 		case (claim{head.ID, head.ConfigEpoch, head.Slots}).outdated(claims):
 			waits = append(waits, head.Pod+" has yet to hear that another node owns its slots")
+		case n.Slots.overlaps(contested):
+			waits = append(waits, n.Pod+" has yet to hear that another node owns its slots")
 		case !n.Slots.Empty():
-			waits = append(waits, n.Pod+" owns slots although "+head.Pod+" leads its shard")
+			// It becomes one once its slots have been moved (moves).
 		case n.Primary && n.Keys > 0:
 			unsafe = append(unsafe, n.Pod+" holds keys of slots that it does not own")
 		case n.Keys > 0 && head.Keys == 0 && !n.LinkUp:

@@ -219,13 +219,21 @@ func TestAttachReplicas(t *testing.T) {
 			wait:   WaitRedis, why: "c-0-1 has not met c-0-0 yet",
 		},
 		{
-			name: "two members own slots", shards: 1, members: 2,
+			name: "two members own slots: those are moved, and hold up nothing", shards: 1, members: 2,
 			change: func(_ *Desired, o *Observed) {
 				o.pod("c-0-0").Slots = Slots{{0, 9999}}
 				empty(o, "c-0-1").Slots = Slots{{10000, 16383}}
 				acquaint(o)
 			},
-			wait: WaitRedis, why: "c-0-1 owns slots although c-0-0 leads its shard",
+		},
+		{
+			name: "two members own slots, and another shard claims some of them", shards: 2, members: 2,
+			change: func(_ *Desired, o *Observed) {
+				o.pod("c-0-0").Slots = Slots{{0, 4999}}
+				empty(o, "c-0-1").Slots = Slots{{5000, 8192}}
+				acquaint(o)
+			},
+			wait: WaitRedis, why: "c-0-1 has yet to hear that another node owns its slots",
 		},
 		{
 			name: "a primary that was replaced and has yet to hear of it leads nobody", shards: 1, members: 3,
