@@ -56,26 +56,31 @@ func closeSlots(_ Desired, o *Observed) Plan {
 	case len(closes) > 0:
 		return act(sorted(closes), "slots that are not on their way any more are marked as if they were")
 	case len(moving) > 0:
-		// A slot that two nodes import goes to one of them; the other one's mark is
-		// then of a slot that is somebody else's, and it is moved on from there.
-		var taken Slots
-		var actions []Action
-		for pair, slots := range moving {
-			actions = append(actions, move(pair[0], pair[1], slots))
-		}
-		actions = sorted(actions)
-		kept := actions[:0]
-		for _, a := range actions {
-			if a.Slots = a.Slots.Minus(taken); !a.Slots.Empty() {
-				taken = taken.Union(a.Slots)
-				kept = append(kept, a)
-			}
-		}
-		return act(kept, "slots that are on their way get there")
+		return act(eachOnce(moving), "slots that are on their way get there")
 	case waits != "":
 		return Plan{Wait: WaitRedis, Why: waits}
 	}
 	return Plan{}
+}
+
+// eachOnce makes the moves from the first node of a pair to the second. A slot that
+// two nodes import goes to one of them; the other one's mark is then of a slot that is
+// somebody else's, and it is moved on from there.
+func eachOnce(moving map[[2]*Node]Slots) []Action {
+	var moves []Action
+	for pair, slots := range moving {
+		moves = append(moves, move(pair[0], pair[1], slots))
+	}
+	moves = sorted(moves)
+	kept := moves[:0]
+	var taken Slots
+	for _, m := range moves {
+		if m.Slots = m.Slots.Minus(taken); !m.Slots.Empty() {
+			taken = taken.Union(m.Slots)
+			kept = append(kept, m)
+		}
+	}
+	return kept
 }
 
 // discard empties a primary that a replica has succeeded while slots were on their
